@@ -1,0 +1,152 @@
+"""Files that are whole or absent: a crash at any moment leaves the old content or the new, never a part.
+
+Temporary name in the same directory, opened O_EXCL; write; flush; fsync; size and sha256 read back and
+compared; ``os.replace``; fsync of the directory. Every ``OSError`` on the way becomes a
+:class:`~scornn.errors.StorageError` that names the path.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from scornn.errors import StorageError
+
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.tmp")
+_BLOCK = 1 << 20
+_ADVICE = {
+    errno.ENOSPC: "free some space or choose another directory",
+    errno.EDQUOT: "free some of your quota or choose another directory",
+    errno.EACCES: "choose a directory that you may write to",
+    errno.EPERM: "choose a directory that you may write to",
+    errno.EROFS: "choose a directory that you may write to",
+    errno.ENOTDIR: "a file stands where a directory should",
+    errno.EEXIST: "a file stands where a directory should",
+    errno.EISDIR: "a directory stands where the file should",
+    errno.ENOENT: "its directory does not exist",
+}
+
+
+@contextmanager
+def storage_errors(path: str | os.PathLike[str], doing: str = "write") -> Iterator[None]:
+    """Turn an ``OSError`` of the block into a ``StorageError``: "cannot <doing> <path>: reason; advice"."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        advice = _ADVICE.get(error.errno or 0)
+        raise StorageError(f"cannot {doing} {path}: {reason}" + (f"; {advice}" if advice else "")) from error
+
+
+def fsync_directory(path: str | os.PathLike[str]) -> None:
+    """Make the names in a directory as durable as the files behind them."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(path: str | os.PathLike[str]) -> Path:
+    """``mkdir -p``, durable: each directory that had to be made is synced into its parent."""
+    path = Path(path)
+    with storage_errors(path, "make directory"):
+        missing = [p for p in (path, *path.parents) if not p.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        for made in missing:
+            fsync_directory(made.parent)
+    return path
+
+
+def sha256_file(path: str | os.PathLike[str]) -> str:
+    """The sha256 of a file's content, in hexadecimal, read in blocks."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class _Digesting:
+    """A binary file to write to, which keeps the size and the sha256 of what it was given."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes | memoryview) -> int:
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), _BLOCK):
+            block = view[start : start + _BLOCK]
+            self._digest.update(block)
+            self._file.write(block)
+        self.size += len(view)
+        return len(view)
+
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[_Digesting]:
+    """Open a temporary of ``path`` to write to in pieces; it becomes ``path`` when the block ends well.
+
+    If the block raises, the temporary is removed and ``path`` is as it was. ``file.sha256()`` and
+    ``file.size`` tell what was written, so that a download can be judged before it gets its name:
+    raise to refuse it.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    with storage_errors(path):
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                writer = _Digesting(file)
+                yield writer
+                file.flush()
+                os.fsync(file.fileno())
+            found = (temporary.stat().st_size, sha256_file(temporary))
+            if found != (writer.size, writer.sha256()):
+                raise StorageError(
+                    f"cannot write {path}: wrote {writer.size} bytes with sha256 {writer.sha256()}, "
+                    f"read back {found[0]} with {found[1]}; the disk may be failing"
+                )
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+        fsync_directory(path.parent)
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
+    """Write a whole file, durably, in place of whatever has that name."""
+    with replacing(path) as file:
+        file.write(data)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a whole UTF-8 file, durably."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: str | os.PathLike[str], value: Any) -> None:
+    """Write JSON, durably. Standard JSON has no NaN or infinity: they are refused with ``ValueError``."""
+    write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def remove_temporaries(directory: str | os.PathLike[str]) -> list[Path]:
+    """Remove what writers killed in mid-write left in ``directory``; return the paths.
+
+    Only for a directory that nobody else writes to now (a locked run): a live writer's temporary looks
+    the same.
+    """
+    with storage_errors(directory, "clean"):
+        stale = [p for p in sorted(Path(directory).iterdir()) if _TEMPORARY.fullmatch(p.name) and p.is_file()]
+        for path in stale:
+            path.unlink()
+    return stale

@@ -1,0 +1,145 @@
+"""Durable writes: whole or absent, through exceptions, full disks and SIGKILL."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scornn import durable
+from scornn.errors import StorageError
+
+
+def test_write_and_replace(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    durable.write_json(path, {"x": [1, 2.5, None, "ρ"]})
+    assert json.loads(path.read_text()) == {"x": [1, 2.5, None, "ρ"]}
+    durable.write_text(path, "new")
+    assert path.read_bytes() == b"new"
+    durable.write_bytes(path, memoryview(bytes(range(256)) * 9000))
+    assert path.stat().st_size == 256 * 9000
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_sha256(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"abc")
+    assert durable.sha256_file(tmp_path / "f") == (
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )
+
+
+def test_exception_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("old")
+
+    def write_half() -> None:
+        with durable.replacing(path) as file:
+            file.write(b"half of")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_half()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_not_finite_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError):
+        durable.write_json(tmp_path / "f", {"loss": float("nan")})
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("size", [100, 5_000_000])
+def test_full_disk(tmp_path: Path, size: int) -> None:
+    """A write that the system refuses half-way (here by a limit on the file's size) leaves the old file."""
+    path = tmp_path / "f"
+    path.write_text("old")
+    code = f"""
+import resource, signal
+from scornn import durable
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50, 50))
+durable.write_bytes({str(path)!r}, bytes({size}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "StorageError" in done.stderr
+    assert str(path) in done.stderr
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_disk_full_device() -> None:
+    with (
+        pytest.raises(StorageError, match=r"/dev/full.*free some space"),
+        durable.storage_errors("/dev/full"),
+    ):
+        Path("/dev/full").write_bytes(b"x")
+
+
+def test_corrupted_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads back differently from what was written never gets the name."""
+    true_fsync = os.fsync
+
+    def flip(descriptor: int) -> None:
+        os.pwrite(descriptor, b"X", 1)
+        true_fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", flip)
+    with pytest.raises(StorageError, match="sha256"):
+        durable.write_bytes(tmp_path / "f", b"abc")
+    assert os.listdir(tmp_path) == []
+
+
+def test_paths_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="a file stands where a directory should"):
+        durable.write_text(tmp_path / "file" / "x", "")
+    with pytest.raises(StorageError, match="a file stands where a directory should"):
+        durable.make_directory(tmp_path / "file")
+    with pytest.raises(StorageError, match="a file stands where a directory should"):
+        durable.make_directory(tmp_path / "file" / "deeper")
+    with pytest.raises(StorageError, match="does not exist"):
+        durable.write_text(tmp_path / "none" / "x", "")
+    (tmp_path / "dir").mkdir()
+    with pytest.raises(StorageError, match="a directory stands where the file should"):
+        durable.write_text(tmp_path / "dir", "")
+    assert durable.make_directory(tmp_path / "a" / "b").is_dir()
+
+
+def test_storage_error_keeps_the_cause() -> None:
+    with pytest.raises(StorageError) as caught, durable.storage_errors("p", "read"):
+        raise OSError(errno.EIO, "Input/output error")
+    assert str(caught.value) == "cannot read p: Input/output error"
+    assert caught.value.exit_code == 6
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_sigkill_in_mid_write(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("old")
+    code = f"""
+import os, signal
+from scornn import durable
+with durable.replacing({str(path)!r}) as file:
+    file.write(b"half of")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert path.read_text() == "old"
+    (tmp_path / ".hidden.tmp").write_text("someone else's")
+    stale = durable.remove_temporaries(tmp_path)
+    assert len(stale) == 1
+    assert sorted(os.listdir(tmp_path)) == [".hidden.tmp", "f"]
+
+
+def test_mode_follows_the_umask(tmp_path: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        durable.write_text(tmp_path / "f", "")
+    finally:
+        os.umask(old)
+    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o640
