@@ -1,0 +1,115 @@
+"""What every task is: batches by position, a loss, the figures people read, and a baseline to beat."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some samples of a task.
+
+    Args:
+        inputs: (T, B, m) float32.
+        targets: (T, B, ...) for a target at every step, (B,) for one at the end.
+        lengths: (B,) int64 on the CPU, the steps of each sample that count, or None where all T do.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    lengths: Tensor | None = None
+
+    @property
+    def size(self) -> int:
+        """B, the number of samples."""
+        return self.inputs.shape[1]
+
+    def shard(self, rank: int, world_size: int) -> "Batch":
+        """The samples rank, rank + world_size, ... of the batch: every sample belongs to one rank."""
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank must be in 0 .. {world_size - 1}, got {rank}")
+        if world_size == 1:
+            return self
+        own = slice(rank, None, world_size)
+        targets = self.targets[own] if self.targets.dim() == 1 else self.targets[:, own]
+        return Batch(self.inputs[:, own], targets, None if self.lengths is None else self.lengths[own])
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The batch on a device; lengths stay on the CPU, where packing wants them."""
+        return Batch(
+            self.inputs.to(device, non_blocking=True),
+            self.targets.to(device, non_blocking=True),
+            self.lengths,
+        )
+
+
+class Task(ABC):
+    """Data, loss and metrics of one problem.
+
+    ``batch(split, epoch, step)`` is a pure function of the task's configuration, its seed and these three:
+    the position is the whole state, and nothing has to be saved to resume.
+    """
+
+    name: str
+    input_size: int
+    output_size: int
+    read: Literal["all", "last"]
+    splits: tuple[str, ...]
+    baseline: float | None
+    """The loss of the naive strategy that a model must beat."""
+    headline: str
+    """The key of the metric that people compare, and whether more of it is better."""
+    goal: Literal["max", "min"]
+
+    @abstractmethod
+    def size(self, split: str) -> int:
+        """The number of samples in a split."""
+
+    @abstractmethod
+    def batch_size(self, split: str) -> int:
+        """The number of samples in a batch of a split (the last may be smaller)."""
+
+    @abstractmethod
+    def batch(self, split: str, epoch: int, step: int) -> Batch:
+        """Batch number ``step`` of an epoch, 0 <= step < num_batches(split)."""
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
+        """(sum, count): the loss is sum / count, and over ranks or batches both add up."""
+
+    @abstractmethod
+    def measure(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
+        """Per metric (sum, count), "loss" among them."""
+
+    def fingerprint(self) -> dict[str, str]:
+        """What identifies the data: for each split its size and the sha256 of its first batch."""
+        return {split: f"{self.size(split)} samples, {self._digest(split)}" for split in self.splits}
+
+    def _digest(self, split: str) -> str:
+        batch = self.batch(split, 0, 0)
+        digest = hashlib.sha256()
+        for tensor in (batch.inputs, batch.targets):
+            digest.update(tensor.contiguous().numpy().tobytes())
+        return f"first batch sha256 {digest.hexdigest()}"
+
+    def num_batches(self, split: str) -> int:
+        """Batches in one pass over a split."""
+        return -(-self.size(split) // self.batch_size(split))
+
+    def rows(self, split: str, step: int) -> range:
+        """The places, in the epoch's order, of the samples of batch ``step``."""
+        if split not in self.splits:
+            raise ValueError(f"{self.name} has no split {split!r}; its splits are {', '.join(self.splits)}")
+        if not 0 <= step < self.num_batches(split):
+            raise IndexError(f"step must be in 0 .. {self.num_batches(split) - 1} of {split!r}, got {step}")
+        first = step * self.batch_size(split)
+        return range(first, min(first + self.batch_size(split), self.size(split)))
+
+
+class TaskConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="name"):
+    """The settings of a task; ``name`` tells tasks apart in TOML and JSON."""

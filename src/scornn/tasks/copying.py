@@ -1,0 +1,99 @@
+"""The copying problem: recall ten symbols after T blank steps (section 5.1 of the paper).
+
+Input x = [10 symbols of 1..8] [T-1 blanks 0] [marker 9] [10 blanks], target y = [T+10 blanks] [the 10
+symbols], both of length T + 20; x is one-hot of width 10, y one of 9 classes. The loss is the cross-entropy
+averaged over all T + 20 steps; recall is the share of the last ten symbols whose largest output is the
+right one. Answering blanks and then symbols at random costs 10 ln 8 / (T + 20).
+
+Where the paper's text and its program differ, this follows the program: the text puts the marker "ten
+timesteps from the end", the program leaves ten steps AFTER it (the marker is the 11th from the end and
+copying starts the step after). The sizes are the program's, for the text gives none: 20,000 training
+sequences drawn once and cycled in the same order, 1,000 test sequences in 10 parts.
+"""
+
+import math
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from msgspec import Meta
+from torch import Tensor
+
+from scornn.data import draws
+from scornn.tasks.base import Batch, Task, TaskConfig
+
+SYMBOLS = 10
+BLANK, MARKER = 0, 9
+
+
+class CopyingConfig(TaskConfig, frozen=True, kw_only=True, tag="copying"):
+    """Settings of the copying problem. ``length`` is T, the steps between the symbols and their recall."""
+
+    length: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000
+    train_size: Annotated[int, Meta(ge=1, le=1 << 40)] = 20_000
+    test_size: Annotated[int, Meta(ge=1, le=1 << 40)] = 1_000
+    batch: Annotated[int, Meta(ge=1, le=1_000_000)] = 20
+    eval_batch: Annotated[int, Meta(ge=1, le=1_000_000)] = 100
+
+
+class Copying(Task):
+    """The copying problem of one length; sequences are drawn by row number and never stored."""
+
+    name = "copying"
+    input_size = 10
+    output_size = 9
+    read = "all"
+    splits = ("train", "test")
+    headline = "recall"
+    goal = "max"
+
+    def __init__(self, config: CopyingConfig, seed: int) -> None:
+        self.config = config
+        self.seed = seed
+        self.steps = config.length + 2 * SYMBOLS
+        self.baseline = SYMBOLS * math.log(8) / self.steps
+        self._blank_inputs: dict[int, Tensor] = {}
+
+    def size(self, split: str) -> int:
+        return self.config.train_size if split == "train" else self.config.test_size
+
+    def batch_size(self, split: str) -> int:
+        return self.config.batch if split == "train" else self.config.eval_batch
+
+    def symbols(self, split: str, rows: range) -> Tensor:
+        """(B, 10) int64 in 1..8: the sequences of these rows."""
+        word = draws.words(self.seed, f"copying/{split}", rows.start, len(rows), SYMBOLS)
+        return 1 + torch.from_numpy(draws.below(word, 8))
+
+    def batch(self, split: str, epoch: int, step: int) -> Batch:
+        """Inputs (T+20, B, 10), targets (T+20, B).
+
+        The same in every epoch: the set is fixed and not shuffled.
+        """
+        symbols = self.symbols(split, self.rows(split, step)).t()
+        size = symbols.shape[1]
+        inputs = self._blank(size).clone()
+        inputs[:SYMBOLS] = F.one_hot(symbols, self.input_size)
+        targets = torch.zeros(self.steps, size, dtype=torch.int64)
+        targets[-SYMBOLS:] = symbols
+        return Batch(inputs, targets)
+
+    def _blank(self, size: int) -> Tensor:
+        """Inputs that hold the blanks and the marker, made once per batch size."""
+        if size not in self._blank_inputs:
+            inputs = torch.zeros(self.steps, size, self.input_size)
+            inputs[:, :, BLANK] = 1
+            inputs[-SYMBOLS - 1, :, BLANK] = 0
+            inputs[-SYMBOLS - 1, :, MARKER] = 1
+            self._blank_inputs[size] = inputs
+        return self._blank_inputs[size]
+
+    def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
+        targets = batch.targets.reshape(-1)
+        total = F.cross_entropy(outputs.reshape(-1, self.output_size), targets, reduction="sum")
+        return total, targets.numel()
+
+    def measure(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
+        total, count = self.loss(outputs, batch)
+        right = outputs[-SYMBOLS:].argmax(dim=-1) == batch.targets[-SYMBOLS:]
+        return {"loss": (float(total), count), "recall": (float(right.sum()), right.numel())}
