@@ -1,0 +1,141 @@
+"""The configuration of a run: frozen, validated, and written out whole beside its results.
+
+A config is plain nested tables (TOML or JSON) until :func:`build` turns it into a :class:`Config`. Every
+refusal names the key, what was found and what is allowed. Numbers may be written as a fraction of the
+state size, ``rho = "7n/10"``; :func:`build` replaces them by the integer.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from scornn.errors import UsageError
+from scornn.tasks import AnyTaskConfig
+from scornn.train.tables import Table, merge
+from scornn.train.validate import convert
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_FRACTION = re.compile(r"(?P<times>\d*)\s*n(?:\s*/\s*(?P<by>[1-9]\d*))?")
+
+
+class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which layer, its state size n, and its keyword arguments (``rho``, ``num_layers``, ``dropout``, …)."""
+
+    name: str
+    hidden: Annotated[int, Meta(ge=1, le=1 << 20)]
+    options: dict[str, bool | int | float | str] = {}
+
+
+class StepRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one group of parameters is stepped; ``decay`` and ``eps`` default to the rule's own."""
+
+    kind: Literal["rmsprop", "adam", "sgd"]
+    lr: Annotated[float, Meta(gt=0, le=10)]
+    flavour: Literal["tf1", "theano", "torch"] = "tf1"
+    decay: Annotated[float, Meta(ge=0, lt=1)] | None = None
+    eps: Annotated[float, Meta(ge=0, le=1)] | None = None
+
+
+class OptimizerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rules for the free numbers of A (``recurrent``) and all the ``rest``; clipping comes first."""
+
+    rest: StepRule
+    recurrent: StepRule
+    clip_norm: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    clip_value: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that decides the numbers of a run.
+
+    The length is ``steps`` or ``epochs``, exactly one of them. ``eval_every`` and ``checkpoint_every``
+    count steps; ``eval_every = 0`` evaluates at the end of each epoch. ``stop_when`` ends the run early at
+    the first evaluation at which every named metric of the test split is at least as good as its value.
+    """
+
+    format: Literal[1] = 1
+    task: AnyTaskConfig
+    model: ModelConfig
+    optimizer: OptimizerConfig
+    seed: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)] = 5544
+    steps: Annotated[int, Meta(ge=1, le=1 << 40)] | None = None
+    epochs: Annotated[int, Meta(ge=1, le=1 << 30)] | None = None
+    eval_every: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
+    log_every: Annotated[int, Meta(ge=1, le=1 << 40)] = 10
+    checkpoint_every: Annotated[int, Meta(ge=1, le=1 << 40)] = 500
+    stop_when: dict[str, float] = {}
+    threads: Annotated[int, Meta(ge=1, le=1024)]
+    device: Literal["cpu", "cuda"] = "cpu"
+    backend: Literal["auto", "naive", "manual", "native"] = "auto"
+    name: str | None = None
+    data: str | None = None
+
+
+# A run may be given a new end, another label or a moved data folder without becoming another run.
+_NOT_HASHED = ("steps", "epochs", "stop_when", "name", "data")
+
+
+def build(table: Table) -> Config:
+    """Validate nested tables and make them a :class:`Config`, or raise :class:`UsageError` naming the key."""
+    config = convert(_replace_fractions(table), Config)
+    _check_together(config)
+    return config
+
+
+def to_table(config: Config) -> Table:
+    """The config as plain tables: what ``config.json`` holds."""
+    table: Table = msgspec.to_builtins(config)
+    return table
+
+
+def to_json(config: Config) -> str:
+    """The text of ``config.json``. :func:`read` and :func:`build` give the same config back, bit for bit."""
+    return json.dumps(to_table(config), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def config_hash(config: Config) -> str:
+    """sha256 of all that decides the course of training; how long it goes on is left out."""
+    table = {key: value for key, value in to_table(config).items() if key not in _NOT_HASHED}
+    text = json.dumps(table, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _replace_fractions(table: Table) -> Table:
+    model = table.get("model")
+    options = model.get("options") if isinstance(model, Mapping) else None
+    n = model.get("hidden") if isinstance(model, Mapping) else None
+    if not isinstance(options, Mapping) or not isinstance(n, int):
+        return table
+    numbers = {}
+    for key, value in options.items():
+        match = _FRACTION.fullmatch(value) if isinstance(value, str) else None
+        if match:
+            numbers[key] = int(match["times"] or 1) * n // int(match["by"] or 1)
+    return merge(table, {"model": {"options": numbers}})
+
+
+def _check_together(config: Config) -> None:
+    """What one key's range cannot say."""
+    if (config.steps is None) == (config.epochs is None):
+        both = "both steps and epochs are" if config.steps else "neither steps nor epochs is"
+        raise UsageError(f"{both} given: expected exactly one of them, an integer >= 1")
+    rho = config.model.options.get("rho")
+    n = config.model.hidden
+    if rho is not None and (not isinstance(rho, int) or isinstance(rho, bool) or not 0 <= rho <= n):
+        raise UsageError(
+            f"model.options.rho = {rho!r}: expected an integer from 0 to {n} (model.hidden), "
+            'or a fraction of it such as "n/2"'
+        )
+    for key, value in config.model.options.items():
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
+            raise UsageError(f"model.options.{key} = {value!r}: expected a keyword argument's name")
+    if config.name is not None and not NAME.fullmatch(config.name):
+        raise UsageError(
+            f"name = {config.name!r}: expected 1 to 100 letters, digits, dots, dashes or underscores, "
+            "the first a letter or digit"
+        )

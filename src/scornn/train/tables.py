@@ -1,0 +1,88 @@
+"""Nested tables, as TOML and JSON files and ``--set key=value`` give them: reading, merging, assigning."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from scornn.errors import StorageError, UsageError
+
+Table = dict[str, Any]
+
+
+def read(path: Path) -> Table:
+    """The tables of a ``.toml`` or ``.json`` file, not yet validated."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise UsageError(f"no config file {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        if path.suffix == ".json":
+            table = json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=float)
+        elif path.suffix == ".toml":
+            table = tomllib.loads(text)
+        else:
+            raise UsageError(f"config file {path}: expected a name ending in .toml or .json")
+    except (ValueError, RecursionError) as error:  # both decoders' errors are ValueErrors
+        raise UsageError(f"{path}: {error}") from None
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: expected a table of keys, found {type(table).__name__}")
+    return table
+
+
+def merge(*layers: Mapping[str, Any]) -> Table:
+    """Later layers over earlier ones, table by table; ``steps`` takes back ``epochs``, and the reverse."""
+    merged: Table = {}
+    for layer in layers:
+        for given, other in (("steps", "epochs"), ("epochs", "steps")):
+            if layer.get(given) is not None and layer.get(other) is None:
+                merged.pop(other, None)
+        for key, value in layer.items():
+            if isinstance(value, Mapping):
+                below = merged.get(key)
+                merged[key] = merge(below if isinstance(below, Mapping) else {}, value)
+            else:
+                merged[key] = value
+    return merged
+
+
+def assign(table: Table, key: str, value: Any) -> None:
+    """Set ``a.b.c`` in nested tables, making the tables on the way."""
+    *parents, last = key.split(".")
+    for parent in parents:
+        table = table.setdefault(parent, {})
+        if not isinstance(table, dict):
+            raise UsageError(f"{key}: {parent} is a value, not a table")
+    table[last] = value
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """``key=value`` of ``--set``. The value is read as TOML; what is not TOML is text."""
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not all(key.split(".")):
+        raise UsageError(f"--set {text!r}: expected key=value, for example --set optimizer.rest.lr=0.01")
+    return key, parse_value(value)
+
+
+def parse_value(text: str) -> Any:
+    """A value as TOML writes it, or the text itself."""
+    text = text.strip()
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return parsed["value"] if len(parsed) == 1 else text
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> Table:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        twice = next(key for i, (key, _) in enumerate(pairs) if any(key == other for other, _ in pairs[:i]))
+        raise ValueError(f"the key {twice!r} is given twice")
+    return table

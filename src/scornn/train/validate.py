@@ -1,0 +1,145 @@
+"""Tables into frozen msgspec structs, with refusals in words.
+
+Each names the key, the value found and the whole range allowed; an unknown key brings a suggestion.
+"""
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from scornn.errors import UsageError
+from scornn.train.tables import Table
+
+T = TypeVar("T")
+
+
+def convert(table: Table, type_: type[T]) -> T:
+    """The table as a ``type_``, or a :class:`UsageError` that names the key."""
+    root = inspect.type_info(type_)
+    _check_keys(table, root, (), root)
+    _check_finite(table, (), root)
+    try:
+        return msgspec.convert(table, type_)
+    except msgspec.ValidationError as error:
+        raise UsageError(_explain(error, table, root)) from None
+
+
+def suggest(word: str, known: list[str]) -> str:
+    """ ", did you mean …?" for the nearest known words, else a list of them."""
+    close = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
+    if close:
+        return f"; did you mean {' or '.join(close)}?"
+    return f"; known: {', '.join(known)}" if known else ""
+
+
+def known_keys(type_: inspect.Type, path: tuple[str, ...] = ()) -> list[str]:
+    """All dotted keys that a table of this type may have."""
+    keys = []
+    for struct in _structs(type_, None):
+        for field in struct.fields:
+            here = (*path, field.encode_name)
+            keys += known_keys(field.type, here) if list(_structs(field.type, None)) else [".".join(here)]
+        if struct.tag_field:
+            keys.append(".".join((*path, struct.tag_field)))
+    return sorted(set(keys))
+
+
+def _structs(type_: inspect.Type, table: Any) -> list[inspect.StructType]:
+    """The struct types that a table may become; a tag in it picks one of a union."""
+    options = list(type_.types) if isinstance(type_, inspect.UnionType) else [type_]
+    structs = [option for option in options if isinstance(option, inspect.StructType)]
+    if isinstance(table, Mapping):
+        tagged = [s for s in structs if s.tag_field and table.get(s.tag_field) == s.tag]
+        return tagged or structs
+    return structs
+
+
+def _check_keys(table: Any, type_: inspect.Type, path: tuple[str, ...], root: inspect.Type) -> None:
+    structs = _structs(type_, table)
+    if not structs or not isinstance(table, Mapping):
+        return
+    fields = {field.encode_name: field.type for struct in structs for field in struct.fields}
+    tags = {struct.tag_field for struct in structs if struct.tag_field}
+    for key, value in table.items():
+        if key in fields:
+            _check_keys(value, fields[key], (*path, key), root)
+        elif key not in tags:
+            full = ".".join((*path, str(key)))
+            here = sorted((*tags, *fields))
+            elsewhere = [known for known in known_keys(root) if known.rsplit(".", 1)[-1] == key]
+            hint = f"; did you mean {' or '.join(elsewhere)}?" if elsewhere else suggest(str(key), here)
+            raise UsageError(f"unknown key {full}{hint}")
+
+
+def _explain(error: msgspec.ValidationError, table: Table, root: inspect.Type) -> str:
+    """msgspec's message, with the key, the value found and the whole range allowed."""
+    match = re.fullmatch(r"(?P<what>.*) - at `(?:key in )?\$\.?(?P<path>.*)`", str(error), re.DOTALL)
+    what, where = (match["what"], match["path"]) if match else (str(error), "")
+    where, *_ = where.partition("[...]")  # how msgspec writes a value of a dict
+    path = tuple(part for part in where.split(".") if part)
+    missing = re.search(r"missing required field `(.*)`", what)
+    if missing:
+        path = (*path, missing[1])
+        return f"{'.'.join(path)} is missing: expected {_allowed(path, root, table)}"
+    value: Any = table
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    if isinstance(value, Mapping) and match and "[...]" in match["path"]:
+        allowed = _allowed((*path, "*"), root, table)
+        return f"{'.'.join(path)} = {json.dumps(value, default=str)}: expected each value to be {allowed}"
+    if isinstance(value, Mapping):
+        return f"{'.'.join(path) or 'config'}: {what}"
+    return f"{'.'.join(path)} = {json.dumps(value, default=str)}: expected {_allowed(path, root, table)}"
+
+
+def _allowed(path: tuple[str, ...], type_: inspect.Type, table: Any) -> str:
+    """The range of a key, in words."""
+    for part in path:
+        structs = _structs(type_, table)
+        table = table.get(part) if isinstance(table, Mapping) else None
+        if any(struct.tag_field == part for struct in structs):
+            return "one of " + ", ".join(str(struct.tag) for struct in structs)
+        fields = {field.encode_name: field.type for struct in structs for field in struct.fields}
+        if part in fields:
+            type_ = fields[part]
+        elif isinstance(type_, inspect.DictType):
+            type_ = type_.value_type
+        else:
+            return "a known key"
+    return _in_words(type_)
+
+
+def _in_words(type_: inspect.Type) -> str:
+    match type_:
+        case inspect.UnionType(types):
+            return " or ".join(_in_words(t) for t in types if not isinstance(t, inspect.NoneType))
+        case inspect.LiteralType(values):
+            return "one of " + ", ".join(str(value) for value in values)
+        case inspect.IntType() | inspect.FloatType():
+            noun = "an integer" if isinstance(type_, inspect.IntType) else "a finite number"
+            if type_.ge is not None and type_.le is not None:
+                return f"{noun} from {type_.ge} to {type_.le}"
+            signs = {">=": type_.ge, ">": type_.gt, "<=": type_.le, "<": type_.lt}
+            limits = [f"{sign} {limit}" for sign, limit in signs.items() if limit is not None]
+            return " ".join([noun, " and ".join(limits)]).strip()
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.StrType():
+            return "text"
+        case inspect.StructType() | inspect.DictType():
+            return "a table"
+    return type(type_).__name__.removesuffix("Type").lower()
+
+
+def _check_finite(value: Any, path: tuple[str, ...], root: inspect.Type) -> None:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _check_finite(item, (*path, str(key)), root)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"{'.'.join(path)} = {value}: expected {_allowed(path, root, None)}")
