@@ -81,7 +81,7 @@ def _explain(error: msgspec.ValidationError, table: Table, root: inspect.Type) -
     """msgspec's message, with the key, the value found and the whole range allowed."""
     match = re.fullmatch(r"(?P<what>.*) - at `(?:key in )?\$\.?(?P<path>.*)`", str(error), re.DOTALL)
     what, where = (match["what"], match["path"]) if match else (str(error), "")
-    where, *_ = where.partition("[...]")  # how msgspec writes a value of a dict
+    where = where.partition("[...]")[0]  # how msgspec writes a value of a dict
     path = tuple(part for part in where.split(".") if part)
     missing = re.search(r"missing required field `(.*)`", what)
     if missing:
