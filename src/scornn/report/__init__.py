@@ -1,0 +1,1 @@
+"""Figures and the HTML page: of training runs, and of what is set beside the paper."""

@@ -1,0 +1,237 @@
+"""The page of ``scornn report``: headlines, curves, results and settings, spectra and sound of some runs."""
+
+import json
+import os
+import statistics
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from scornn.report import figures, spectrum, speech
+from scornn.report.figures import Curve, Panel
+from scornn.report.page import (
+    MISSING,
+    Card,
+    Cards,
+    Details,
+    Figure,
+    Figures,
+    Heading,
+    Prose,
+    Section,
+    Table,
+    duration,
+    number,
+    render,
+)
+from scornn.report.runs import Run, find, finite, read
+from scornn.report.settings import Problem, Setting, differing, flatten, problems
+
+_MOST_SPECTRA = 12
+_FIRST = ("model.name", "model.hidden")
+
+
+def report(paths: Iterable[str | os.PathLike[str]], *, title: str = "", utterances: int = speech.UTTERANCES) -> str:
+    """The page for run directories, or directories of them, as text."""
+    runs = [read(path) for path in find(paths)]
+    groups = problems(runs)
+    sections: list[Section] = []
+    for k, problem in enumerate(groups):
+        sections += [Heading(problem.title, 2, f"problem-{k}"), *_problem(problem, utterances)]
+    if not title:
+        title = groups[0].title if len(groups) == 1 else "Training runs"
+    return render(title, sections, lead=_lead(runs))
+
+
+def _lead(runs: Sequence[Run]) -> str:
+    count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    unfinished = sum(not run.finished for run in runs)
+    state = f"{unfinished} of them not finished. " if unfinished and len(runs) > 1 else ""
+    seconds = sum(run.last("seconds") or 0.0 for run in runs)
+    return f"{count}, {duration(seconds)} of training. {state}Dashed lines are the loss of the naive baseline."
+
+
+def _problem(problem: Problem, utterances: int) -> list[Section]:
+    sections: list[Section] = [Cards([_card(setting) for setting in problem.settings])]
+    notes = [f"{run.name}: {'; '.join(run.notes)}." for run in problem.runs if run.notes]
+    spectra, reasons = _spectra(problem)
+    if notes or reasons:
+        sections.append(Prose([*notes, *reasons], "note"))
+    sections += [_curves(problem), *spectra, _results(problem), *_settings_table(problem)]
+    for setting in problem.settings:
+        for run in setting.runs:
+            sections += speech.sections(run.path, _run_label(setting, run), utterances=utterances)
+    sections.append(Heading("Configurations in full", 3))
+    for setting in problem.settings:
+        sections += [
+            Details(
+                f"{_run_label(setting, run)} ({run.name})",
+                json.dumps(run.config, indent=2, ensure_ascii=False),
+            )
+            for run in setting.runs
+        ]
+    return sections
+
+
+def _card(setting: Setting) -> Card:
+    run = setting.runs[0]
+    values = [v for v in (r.final(r.evaluation, run.headline) for r in setting.runs) if v is not None]
+    best = [v for v in (r.best() for r in setting.runs) if v is not None]
+    lines = []
+    if len(values) > 1:
+        lines.append(f"mean of {len(values)} seeds, standard deviation {number(statistics.stdev(values))}")
+    if best:
+        better = max(best) if run.goal == "max" else min(best)
+        lines.append(f"best {number(better)}")
+    losses = [v for v in (r.final(r.evaluation, "loss") for r in setting.runs) if v is not None]
+    if losses and run.baseline is not None:
+        lines.append(f"loss {number(statistics.fmean(losses))} against a baseline of {number(run.baseline)}")
+    steps = [s for s in (r.last("steps") or r.last("step") for r in setting.runs) if s is not None]
+    if steps:
+        span = number(steps[0]) if len(set(steps)) == 1 else f"{number(min(steps))} to {number(max(steps))}"
+        unfinished = "" if all(r.finished for r in setting.runs) else ", not finished"
+        lines.append(f"{span} steps, {duration(_mean_of(setting.runs, 'seconds'))}{unfinished}")
+    value = number(statistics.fmean(values)) if values else MISSING
+    return Card(setting.label, value, f"{run.evaluation} {_words(run.headline)}", lines, setting.colour)
+
+
+def _curves(problem: Problem) -> Figures:
+    run = problem.runs[0]
+    evaluation, headline = run.evaluation, run.headline
+    marks = [(f"baseline {number(run.baseline)}", run.baseline)] if run.baseline is not None else []
+    loss = _series(problem, evaluation, "loss")
+    figure_of = _series(problem, evaluation, headline)
+    same = _equal(loss, figure_of)
+    panels = [Panel(_title("train", "loss"), _series(problem, "train", "loss"), ylabel="loss", marks=marks)]
+    if evaluation != "train" and not same:
+        panels.append(Panel(_title(evaluation, "loss"), loss, ylabel="loss", marks=marks))
+    if headline != "loss" or evaluation != "train":
+        shared = marks if same else []
+        panels.append(Panel(_title(evaluation, headline), figure_of, ylabel=_words(headline), marks=shared))
+    sizes = [r.hidden for r in problem.runs if r.hidden and r.last("orthogonality") is not None]
+    panels.append(figures.orthogonality_panel(_series(problem, None, "orthogonality"), sizes))
+    drawn = [
+        Figure(figures.svg(figures.curves([panel], legend=False), alt=_alt(panel)))
+        for panel in panels
+        if any(np.size(x) for curve in panel.curves for x, _ in curve.members)
+    ]
+    return Figures(drawn, [(setting.label, setting.colour) for setting in problem.settings])
+
+
+def _series(problem: Problem, split: str | None, key: str) -> list[Curve]:
+    """A curve for each setting that has the metric, in the given split or in the first that has it."""
+    curves = []
+    for setting in problem.settings:
+        splits = [split] if split else ["train", "test", "valid"]
+        members = [next((s for s in (r.series(x, key) for x in splits) if s[0].size), None) for r in setting.runs]
+        known = [m for m in members if m is not None]
+        if known:
+            curves.append(Curve(setting.label, known, setting.colour))
+    return curves
+
+
+def _equal(a: Sequence[Curve], b: Sequence[Curve]) -> bool:
+    def values(curves: Sequence[Curve]) -> list[list[float]]:
+        return [np.asarray(y, dtype=float).tolist() for curve in curves for _, y in curve.members]
+
+    return bool(a) and values(a) == values(b)
+
+
+def _title(split: str, key: str) -> str:
+    return {"train": "Training", "valid": "Validation", "test": "Test"}.get(split, split) + f" {_words(key)}"
+
+
+def _words(key: str) -> str:
+    return key.upper() if key in ("mse", "stoi", "pesq") else key.replace("_", " ")
+
+
+def _alt(panel: Panel) -> str:
+    ends = []
+    for curve in panel.curves:
+        lasts = [float(np.asarray(y, dtype=float)[-1]) for _, y in curve.members]
+        ends.append(f"{curve.label} ends at {number(statistics.fmean(lasts))}")
+    marks = "".join(f"; {label}" for label, _ in panel.marks)
+    return f"{panel.title} by {panel.xlabel}: {', '.join(ends)}{marks}."
+
+
+def _spectra(problem: Problem) -> tuple[list[Section], list[str]]:
+    drawn, reasons = [], []
+    for setting in problem.settings:
+        for run in setting.runs[:1]:
+            found, reason = spectrum.read(run.path)
+            if reason:
+                reasons.append(f"{run.name}: {reason}.")
+            if found is None:
+                continue
+            away = float(np.abs(np.abs(found.eigenvalues) - 1).max(initial=0.0))
+            at = f" at step {number(found.step)}" if found.step is not None else ""
+            caption = f"{_run_label(setting, run)}{at}; largest | |λ| − 1 | = {number(away)}"
+            alt = f"{found.eigenvalues.size} eigenvalues of W and the unit circle: {caption}"
+            figure = figures.spectrum(found.eigenvalues, setting.colour)
+            drawn.append(Figure(figures.svg(figure, alt=alt), caption, small=True))
+    if not drawn:
+        return [], reasons
+    if len(drawn) > _MOST_SPECTRA:
+        reasons.append(f"Spectra of the first {_MOST_SPECTRA} settings of {len(drawn)} are shown.")
+    return [Heading("Eigenvalues of W on the unit circle", 3), Figures(drawn[:_MOST_SPECTRA])], reasons
+
+
+def _results(problem: Problem) -> Table:
+    first = problem.runs[0]
+    evaluation, headline = first.evaluation, first.headline
+    columns = ["run", "seed", "parameters", f"{evaluation} {_words(headline)}", f"best {_words(headline)}"]
+    if headline != "loss":
+        columns.append(f"{evaluation} loss")
+    columns += ["‖WᵀW − I‖", "steps", "time", "s/step", "state"]
+    rows = []
+    for setting in problem.settings:
+        for run in setting.runs:
+            row = [
+                setting.label,
+                flatten(run.config).get("seed"),
+                finite(run.summary.get("parameters")),
+                run.final(evaluation, headline),
+                run.best(),
+            ]
+            if headline != "loss":
+                row.append(run.final(evaluation, "loss"))
+            row += [
+                run.last("orthogonality"),
+                run.last("steps") or run.last("step"),
+                duration(run.last("seconds")),
+            ]
+            row += [
+                finite(run.summary.get("seconds_per_step")),
+                "finished" if run.finished else "not finished",
+            ]
+            rows.append(row)
+    return Table(columns, rows, "Results", ["state"], [columns[3]])
+
+
+def _settings_table(problem: Problem) -> list[Section]:
+    """Settings that differ, one column each, and those that all runs share, folded."""
+    runs = problem.runs
+    if not any(run.config for run in runs):
+        return []
+    flat = [flatten(run.config) for run in runs]
+    differ = sorted(differing(runs), key=lambda key: (key not in _FIRST, key.startswith("task.")))
+    sections: list[Section] = []
+    if differ:
+        labels = [setting.label for setting in problem.settings for _ in setting.runs]
+        rows = [[label, *(config.get(key) for key in differ)] for label, config in zip(labels, flat, strict=True)]
+        sections.append(Table(["run", *differ], rows, "Settings that differ", differ))
+    shared = {key: value for config in flat for key, value in config.items() if key not in differ}
+    if shared:
+        text = "\n".join(f"{key} = {value}" for key, value in shared.items())
+        sections.append(Details("Settings that all runs share" if len(runs) > 1 else "Settings", text))
+    return sections
+
+
+def _run_label(setting: Setting, run: Run) -> str:
+    seed = flatten(run.config).get("seed")
+    return f"{setting.label}, seed {seed}" if seed is not None else setting.label
+
+
+def _mean_of(runs: Sequence[Run], key: str) -> float | None:
+    values = [v for v in (run.last(key) for run in runs) if v is not None]
+    return statistics.fmean(values) if values else None

@@ -1,0 +1,227 @@
+"""Run directories, read from their files alone.
+
+Whatever is missing or damaged becomes a note for the page; only a path that holds no run at all is an error.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scornn.errors import DataError
+
+Series = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+_FILES = ("config.json", "metrics.jsonl", "summary.json")
+_DISPLAY = {
+    "scornn": "scoRNN",
+    "lstm": "LSTM",
+    "rnn": "RNN",
+    "irnn": "IRNN",
+    "gru": "GRU",
+    "goru": "GORU",
+    "eurnn": "EURNN",
+    "ornn": "oRNN",
+    "exprnn": "expRNN",
+    "scurnn": "scuRNN",
+    "urnn": "uRNN",
+    "restricted_urnn": "restricted uRNN",
+    "full_urnn": "full uRNN",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run directory: what its files say, and ``notes`` on what they do not."""
+
+    path: Path
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    rows: list[dict[str, Any]] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
+
+    @property
+    def task(self) -> str:
+        return str(self._section("task").get("name") or self.summary.get("task") or "unknown task")
+
+    @property
+    def model(self) -> str:
+        return str(self._section("model").get("name") or self.summary.get("model") or "unknown model")
+
+    @property
+    def display_model(self) -> str:
+        return _DISPLAY.get(self.model, self.model)
+
+    @property
+    def hidden(self) -> int | None:
+        hidden = self._section("model").get("hidden")
+        return hidden if isinstance(hidden, int) and not isinstance(hidden, bool) and hidden > 0 else None
+
+    @property
+    def headline(self) -> str:
+        return str(self.summary.get("headline") or "loss")
+
+    @property
+    def goal(self) -> str:
+        return "max" if self.summary.get("goal") == "max" else "min"
+
+    @property
+    def baseline(self) -> float | None:
+        return finite(self.summary.get("baseline"))
+
+    @property
+    def finished(self) -> bool:
+        return self.summary.get("finished") is True
+
+    @property
+    def evaluation(self) -> str:
+        """The split that the run is judged on: test, or valid where there is no test."""
+        present = {row.get("split") for row in self.rows} | set(self._final())
+        return next((split for split in ("test", "valid") if split in present), "train")
+
+    def series(self, split: str, key: str) -> Series:
+        """Steps and finite values of one metric; of a step written twice, the later one."""
+        points: dict[float, float] = {}
+        for row in self.rows:
+            step, value = finite(row.get("step")), finite(row.get(key))
+            if row.get("split") == split and step is not None and value is not None:
+                points[step] = value
+        steps = sorted(points)
+        return np.array(steps, dtype=float), np.array([points[s] for s in steps], dtype=float)
+
+    def final(self, split: str, key: str) -> float | None:
+        """The last value: the summary's, or where there is none the last line's."""
+        value = finite(mapping(self._final().get(split)).get(key))
+        if value is None:
+            values = self.series(split, key)[1]
+            value = float(values[-1]) if values.size else None
+        return value
+
+    def best(self) -> float | None:
+        """The best value of the headline metric on the evaluation split."""
+        value = finite(mapping(self.summary.get("best")).get("value"))
+        if value is None:
+            values = self.series(self.evaluation, self.headline)[1]
+            value = float(values.max() if self.goal == "max" else values.min()) if values.size else None
+        return value
+
+    def last(self, key: str) -> float | None:
+        """The newest finite value of a key in any split, the summary first."""
+        value = finite(self.summary.get(key))
+        if value is None:
+            values = (finite(row.get(key)) for row in reversed(self.rows))
+            value = next((v for v in values if v is not None), None)
+        return value
+
+    def _section(self, key: str) -> dict[str, Any]:
+        return mapping(self.config.get(key))
+
+    def _final(self) -> dict[str, Any]:
+        return mapping(self.summary.get("final"))
+
+
+def find(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Run directories among ``paths`` and below them, each once, in order."""
+    found: dict[Path, Path] = {}
+    for path in map(Path, paths):
+        if not path.is_dir():
+            what = "a file" if path.exists() else "nothing"
+            raise DataError(f"{path}: expected a run directory or a directory of runs, found {what}")
+        below = list(_runs_below(path))
+        if not below:
+            raise DataError(
+                f"{path}: no run here: expected {', '.join(_FILES)} in it or in a directory below; "
+                "`scornn train … --out RUN` makes one"
+            )
+        for run in below:
+            found.setdefault(run.resolve(), run)
+    return list(found.values())
+
+
+def _runs_below(path: Path) -> Iterable[Path]:
+    for directory, children, files in os.walk(path):
+        if any(name in files for name in _FILES):
+            children.clear()
+            yield Path(directory)
+        children.sort()
+
+
+def read(path: str | os.PathLike[str]) -> Run:
+    """Read one run directory."""
+    path = Path(path)
+    if not any((path / name).is_file() for name in _FILES):
+        raise DataError(f"{path}: expected a run directory with {', '.join(_FILES)}, found none of them")
+    notes: list[str] = []
+    config = _read_object(path / "config.json", notes)
+    rows = _read_lines(path / "metrics.jsonl", notes)
+    summary = _read_object(path / "summary.json", notes)
+    if summary and summary.get("finished") is not True:
+        notes.append("the run is not finished: figures are the latest so far")
+    return Run(path, config, summary, rows, tuple(notes))
+
+
+def _read_object(path: Path, notes: list[str]) -> dict[str, Any]:
+    if not path.exists():
+        notes.append(f"no {path.name}")
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        notes.append(f"{path.name} is damaged: it is not JSON")
+        return {}
+    if not isinstance(value, dict):
+        notes.append(f"{path.name} is damaged: it holds no object")
+        return {}
+    return value
+
+
+def _read_lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        notes.append(f"no {path.name}: there are no curves")
+        return []
+    rows, damaged = [], []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            rows.append(row)
+        else:
+            damaged.append(number)
+    if damaged:
+        which = ", ".join(map(str, damaged[:5])) + (", …" if len(damaged) > 5 else "")
+        count = "1 damaged line" if len(damaged) == 1 else f"{len(damaged)} damaged lines"
+        notes.append(f"{path.name}: {count} left out (line {which})")
+    if not rows:
+        notes.append(f"{path.name} holds no measurement yet")
+    return rows
+
+
+def finite(value: object) -> float | None:
+    """The number, or None for whatever is not a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """The object, or an empty one for whatever is not an object."""
+    return dict(value) if isinstance(value, Mapping) else {}

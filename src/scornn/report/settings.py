@@ -1,0 +1,124 @@
+"""Which runs belong together: problems, settings within a problem, and the seeds of a setting.
+
+A problem is what runs can be compared on (a task at one length, one data set). A setting is everything else
+but the seed. Each setting of a problem has a colour of its own; a model keeps its colour from problem to problem.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scornn.report.runs import Run, mapping
+
+_PROBLEM = ("length", "permuted", "dataset", "corpus")
+_NOT_A_SETTING = (
+    *("format", "seed", "name", "data", "threads"),
+    *("eval_every", "checkpoint_every", "log_every", "stop_when"),
+)
+_DISPLAY = {"copying": "Copying", "adding": "Adding", "speech": "Speech"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs that differ in nothing but their seed."""
+
+    label: str
+    runs: tuple[Run, ...]
+    colour: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Settings that can be compared with one another."""
+
+    title: str
+    settings: tuple[Setting, ...]
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for setting in self.settings for run in setting.runs]
+
+
+def problems(runs: Sequence[Run]) -> list[Problem]:
+    """Group runs, in the order in which they first appear."""
+    by_title: dict[str, dict[str, list[Run]]] = {}
+    for run in runs:
+        by_title.setdefault(_title(run), {}).setdefault(_identity(run), []).append(run)
+    preferred: dict[str, int] = {}
+    for run in runs:
+        preferred.setdefault(run.model, len(preferred))
+    return [Problem(title, _settings(list(groups.values()), preferred)) for title, groups in by_title.items()]
+
+
+def _settings(groups: list[list[Run]], preferred: dict[str, int]) -> tuple[Setting, ...]:
+    colours: dict[int, int] = {}
+    for k, group in enumerate(groups):
+        if preferred[group[0].model] not in colours.values():
+            colours[k] = preferred[group[0].model]
+    for k in range(len(groups)):
+        if k not in colours:
+            colours[k] = next(c for c in range(len(groups) + 1) if c not in colours.values())
+    labels = _labels([group[0] for group in groups])
+    return tuple(
+        Setting(label, tuple(group), colours[k]) for k, (label, group) in enumerate(zip(labels, groups, strict=True))
+    )
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
+    """Model and size; where that is the same for two settings, what differs; then the run's name."""
+    labels = [r.display_model + (f" n={r.hidden}" if r.hidden else "") if r.config else r.name for r in runs]
+    for extend in (_what_differs, lambda same: [run.name for run in same]):
+        for label in dict.fromkeys(labels):
+            same = [k for k, other in enumerate(labels) if other == label]
+            if len(same) > 1:
+                for k, more in zip(same, extend([runs[k] for k in same]), strict=True):
+                    labels[k] += f" {more}" if more else ""
+    return labels
+
+
+def _what_differs(runs: Sequence[Run]) -> list[str]:
+    keys = [key for key in differing(runs) if key.split(".")[0] not in _NOT_A_SETTING][:3]
+    return [
+        " ".join(f"{key.split('.')[-1]}={flatten(r.config)[key]}" for key in keys if key in flatten(r.config))
+        for r in runs
+    ]
+
+
+def differing(runs: Sequence[Run]) -> list[str]:
+    """Dotted config keys whose value is not the same in all runs."""
+    configs = [flatten(run.config) for run in runs]
+    keys = dict.fromkeys(key for config in configs for key in config)
+    return [key for key in keys if len({config.get(key, "") for config in configs}) > 1]
+
+
+def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """``{"model": {"hidden": 190}}`` as ``{"model.hidden": "190"}``."""
+    flat: dict[str, str] = {}
+    for key, value in config.items():
+        if isinstance(value, dict) and value and prefix.count(".") < 8:
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return flat
+
+
+def _identity(run: Run) -> str:
+    if not run.config:
+        return f"run {run.path}"
+    setting = {key: value for key, value in run.config.items() if key not in _NOT_A_SETTING}
+    return json.dumps(setting, sort_keys=True)
+
+
+def _title(run: Run) -> str:
+    task = mapping(run.config.get("task"))
+    permuted = task.get("permuted") is True or run.task == "pmnist"
+    if "mnist" in run.task:
+        data = "Fashion-MNIST" if task.get("dataset") == "fashion" else "MNIST"
+        return f"Permuted {data}" if permuted else data
+    title = _DISPLAY.get(run.task, run.task)
+    return title + "".join(
+        f", {'T = ' if key == 'length' else ''}{task[key]}"
+        for key in _PROBLEM
+        if isinstance(task.get(key), int | str) and not isinstance(task.get(key), bool)
+    )

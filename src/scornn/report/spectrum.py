@@ -1,0 +1,120 @@
+"""Eigenvalues of a run's W, from its newest checkpoint or, where weights are not kept, ``spectrum.json``."""
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scornn import durable
+from scornn.errors import CheckpointError, ScornnError
+from scornn.report.runs import finite, mapping
+
+FILE = "spectrum.json"
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    eigenvalues: NDArray[np.complex128]
+    step: int | None
+
+
+def read(run: str | os.PathLike[str]) -> tuple[Spectrum | None, str]:
+    """The spectrum, or None with the reason in words ("" where the model has no orthogonal or unitary W).
+
+    torch is imported only if a checkpoint is newer than ``spectrum.json``.
+    """
+    run = Path(run)
+    kept, problem = _read_file(run / FILE)
+    newest = newest_checkpoint(run)
+    if newest is None or (kept is not None and kept.step is not None and kept.step >= newest[0]):
+        if kept is None and not problem:
+            problem = f"no spectrum of W: neither a checkpoint nor {FILE} is here"
+        return kept, problem
+    try:
+        W = _recurrent_matrix(run, newest[1])
+    except Exception as error:  # whatever a damaged or foreign checkpoint leads to: the page is made without it
+        return kept, problem or f"no spectrum of W: {newest[1].name} cannot be used ({_first_line(error)})"
+    return (None, "") if W is None else (Spectrum(np.linalg.eigvals(W), newest[0]), "")
+
+
+def write(run: str | os.PathLike[str]) -> Path | None:
+    """Write ``spectrum.json`` from the newest checkpoint, to be kept when weights are not.
+
+    Returns None, and writes nothing, where the model has no orthogonal or unitary W.
+    """
+    run = Path(run)
+    newest = newest_checkpoint(run)
+    if newest is None:
+        raise CheckpointError(f"{run}: no complete checkpoint in it, so no W to take the spectrum of")
+    try:
+        W = _recurrent_matrix(run, newest[1])
+    except ScornnError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{newest[1]}: cannot rebuild the layer from it: {_first_line(error)}") from error
+    if W is None:
+        return None
+    eigenvalues = [[float(z.real), float(z.imag)] for z in np.linalg.eigvals(W)]
+    durable.write_json(run / FILE, {"step": newest[0], "eigenvalues": eigenvalues})
+    return run / FILE
+
+
+def newest_checkpoint(run: Path) -> tuple[int, Path] | None:
+    """Step and directory of the newest complete checkpoint."""
+    found = []
+    for path in run.glob("checkpoints/step-*"):
+        match = re.fullmatch(r"step-(\d+)", path.name)
+        if match and (path / "manifest.json").is_file():
+            found.append((int(match[1]), path))
+    return max(found, default=None)
+
+
+def _recurrent_matrix(run: Path, checkpoint: Path) -> NDArray[Any] | None:
+    """W of the first layer, rebuilt from the config and the weights; None where it is not constrained."""
+    import torch
+    from safetensors.torch import load_file
+
+    from scornn import nn
+
+    model = mapping(json.loads((run / "config.json").read_text(encoding="utf-8")).get("model"))
+    weights = {}
+    for file in sorted(checkpoint.glob("*.safetensors")):
+        for key, value in load_file(file).items():
+            if ".layer." in f".{key}":
+                weights[key.split("layer.", 1)[1]] = value
+    layer = nn.build(model["name"], _input_size(weights), model["hidden"], **mapping(model.get("options")))
+    if layer.orthogonality_error() is None:
+        return None
+    layer.load_state_dict(weights)
+    with torch.no_grad():
+        W = layer.weight_hh_l0
+    return np.asarray(W.to("cpu", torch.complex128 if W.is_complex() else torch.float64).numpy())
+
+
+def _input_size(weights: dict[str, Any]) -> int:
+    if "weight_ih_l0" not in weights:
+        raise KeyError("no weight_ih_l0 of the layer among the weights")
+    return int(weights["weight_ih_l0"].shape[-1])
+
+
+def _read_file(path: Path) -> tuple[Spectrum | None, str]:
+    if not path.exists():
+        return None, ""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        pairs = np.array(content["eigenvalues"], dtype=float).reshape(-1, 2)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None, f"{FILE} is damaged"
+    if not np.isfinite(pairs).all():
+        return None, f"{FILE} is damaged: it holds NaN or infinity"
+    step = finite(content.get("step"))
+    return Spectrum(pairs[:, 0] + 1j * pairs[:, 1], None if step is None else int(step)), ""
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
