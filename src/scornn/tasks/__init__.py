@@ -8,8 +8,9 @@ from scornn.errors import UsageError
 from scornn.tasks.adding import Adding, AddingConfig
 from scornn.tasks.base import Batch, Task, TaskConfig
 from scornn.tasks.copying import Copying, CopyingConfig
+from scornn.tasks.pixel_mnist import PixelMnist, PixelMnistConfig
 
-AnyTaskConfig = CopyingConfig | AddingConfig
+AnyTaskConfig = CopyingConfig | AddingConfig | PixelMnistConfig
 
 __all__ = [
     "Adding",
@@ -18,6 +19,8 @@ __all__ = [
     "Batch",
     "Copying",
     "CopyingConfig",
+    "PixelMnist",
+    "PixelMnistConfig",
     "Task",
     "TaskConfig",
     "make",
@@ -41,3 +44,5 @@ def make(config: AnyTaskConfig, seed: int, data: Path | None = None) -> Task:
             return Copying(config, seed)
         case AddingConfig():
             return Adding(config, seed)
+        case PixelMnistConfig():
+            return PixelMnist(config, seed, data)

@@ -1,0 +1,54 @@
+"""scornn: recurrent networks whose recurrent matrix stays orthogonal, by the scaled Cayley transform.
+
+>>> import torch, scornn
+>>> layer = scornn.ScoRNN(input_size=10, hidden_size=64)
+>>> output, h_n = layer(torch.randn(1000, 4, 10))
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ScoRNN",
+    "ScoRNNCell",
+    "__version__",
+    "backends",
+    "functional",
+    "nn",
+    "ops",
+    "optim",
+    "parametrizations",
+]
+
+if TYPE_CHECKING:
+    from scornn import functional, nn, ops, optim
+    from scornn.nn import ScoRNN, ScoRNNCell, parametrizations
+    from scornn.ops import backends
+
+# torch is imported by the first use of a name, not by ``import scornn``: ``scornn --help`` has no need of it.
+_HOMES = {
+    "ScoRNN": "scornn.nn.scornn:ScoRNN",
+    "ScoRNNCell": "scornn.nn.scornn:ScoRNNCell",
+    "backends": "scornn.ops:backends",
+    "functional": "scornn.functional",
+    "nn": "scornn.nn",
+    "ops": "scornn.ops",
+    "optim": "scornn.optim",
+    "parametrizations": "scornn.nn.parametrizations",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'scornn' has no attribute {name!r}")
+    module, _, attribute = _HOMES[name].partition(":")
+    home = importlib.import_module(module)
+    return getattr(home, attribute) if attribute else home
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,48 @@
+"""What can go wrong that is not a bug, and the exit code of each.
+
+Library code raises these where a person must act (a missing file, a broken checkpoint, a full disk).
+The command line prints the message on stderr, without a traceback, and leaves with ``exit_code``.
+Wrong arguments to layers and functions are plain ``ValueError`` / ``TypeError``, as in torch.
+"""
+
+
+class ScornnError(Exception):
+    """Base of all of them. The message names what was found, what was expected and what to do."""
+
+    exit_code = 1
+
+
+class UsageError(ScornnError):
+    """A wrong argument or configuration key."""
+
+    exit_code = 2
+
+
+class DataError(ScornnError):
+    """Data missing, truncated, or not what its name says."""
+
+    exit_code = 3
+
+
+class CheckpointError(ScornnError):
+    """A checkpoint that cannot be used, or that belongs to another configuration."""
+
+    exit_code = 4
+
+
+class DivergedError(ScornnError):
+    """A loss or gradient that is not finite. The update was not applied."""
+
+    exit_code = 5
+
+
+class StorageError(ScornnError):
+    """The disk is full, a path is not writable, or a file stands where a directory should."""
+
+    exit_code = 6
+
+
+class RunInUseError(ScornnError):
+    """Another process holds the run directory."""
+
+    exit_code = 7

@@ -1,0 +1,268 @@
+"""What every recurrent layer shares: torch.nn.RNN's contract, written once.
+
+A model family says how one layer in one direction runs (:meth:`RecurrentLayer.run`); stacking, directions,
+dropout, packed and unbatched input, and the checks of sizes are here. Most models are a recurrent matrix made
+from free parameters; they derive from :class:`DenseRecurrentLayer` and only say what W, U and b are.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from scornn import ops
+from scornn.functional import orthogonality_error
+
+
+class RecurrentLayer(nn.Module):
+    """A stack of recurrent layers with the constructor, shapes and errors of :class:`torch.nn.RNN`.
+
+    Derived classes register their parameters in :meth:`make_parameters`, once for each suffix ``_l{k}`` and
+    ``_l{k}_reverse``, fill them in :meth:`reset_parameters`, and run them in :meth:`run`. Their constructors call
+    this one, set what is their own, and end with :meth:`build`.
+    """
+
+    units_per_state: ClassVar[int] = 1
+    """Reals that one hidden unit takes in the state: 2 for complex models, stored as adjacent (Re, Im)."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ) -> None:
+        super().__init__()
+        check_sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
+        if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed; "
+                f"got {dropout!r}"
+            )
+        if dropout > 0 and num_layers == 1:
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
+                f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+                stacklevel=3,
+            )
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+
+    def build(self, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
+        """Make and fill the parameters of every layer and direction: the last line of a derived constructor."""
+        for layer in range(self.num_layers):
+            size = self.input_size if layer == 0 else self.output_size
+            for suffix in self._suffixes(layer):
+                self.make_parameters(suffix, size, device, dtype)
+        self.reset_parameters()
+
+    def make_parameters(
+        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
+    ) -> None:
+        """Register the parameters of one layer in one direction."""
+        raise NotImplementedError
+
+    def reset_parameters(self) -> None:
+        """Draw fresh parameters from the global random generator."""
+        raise NotImplementedError
+
+    def run(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, Tensor]:
+        """One layer in one direction; arguments and result as :func:`scornn.ops.recurrence`."""
+        raise NotImplementedError
+
+    def initial_state(self, suffix: str, batch: int, like: Tensor) -> Tensor:
+        """The state ``(batch, state_size)`` before the first step, where the caller gives none: zero."""
+        return like.new_zeros(batch, self.state_size)
+
+    def recurrent_parameter_names(self) -> list[str]:
+        """Names of the parameters that make the recurrent matrix, for :func:`scornn.optim.parameter_groups`."""
+        return []
+
+    def orthogonality_error(self) -> float | None:
+        """Largest ‖WᵀW − I‖_F over layers and directions; None where W is not constrained."""
+        return None
+
+    @property
+    def state_size(self) -> int:
+        """Reals in one direction's state."""
+        return self.hidden_size * self.units_per_state
+
+    @property
+    def num_directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def output_size(self) -> int:
+        """Size of the last dimension of the output."""
+        return self.state_size * self.num_directions
+
+    def suffixes(self) -> list[str]:
+        """The parameter suffix of every layer and direction, in the order of ``h_n``."""
+        return [suffix for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
+
+    def _suffixes(self, layer: int) -> list[str]:
+        return [f"_l{layer}", f"_l{layer}_reverse"][: self.num_directions]
+
+    def forward(
+        self, input: Tensor | PackedSequence, hx: Tensor | None = None
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx)
+        if input.dim() not in (2, 3):
+            raise ValueError(f"{self._name}: Expected input to be 2D or 3D, got {input.dim()}D tensor instead")
+        batched = input.dim() == 3
+        if hx is not None and hx.dim() != input.dim():
+            kind = "batched 3-D" if batched else "unbatched 2-D"
+            raise RuntimeError(f"For {kind} input, hx should also be {input.dim()}-D but got {hx.dim()}-D tensor")
+        x = input if batched else input.unsqueeze(1)
+        if batched and self.batch_first:
+            x = x.transpose(0, 1)
+        if hx is not None and not batched:
+            hx = hx.unsqueeze(1)
+        output, h_n = self._stack(x, hx, x.shape[1], None)
+        if not batched:
+            return output.squeeze(1), h_n.squeeze(1)
+        return output.transpose(0, 1) if self.batch_first else output, h_n
+
+    def _forward_packed(self, input: PackedSequence, hx: Tensor | None) -> tuple[PackedSequence, Tensor]:
+        data, batch_sizes, sorted_indices, unsorted_indices = input
+        if hx is not None:
+            if hx.dim() != 3:
+                raise RuntimeError(f"For packed input, hx should be 3-D but got {hx.dim()}-D tensor")
+            if sorted_indices is not None:
+                hx = hx.index_select(1, sorted_indices)
+        output, h_n = self._stack(data, hx, int(batch_sizes[0]), batch_sizes)
+        if unsorted_indices is not None:
+            h_n = h_n.index_select(1, unsorted_indices)
+        return PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices), h_n
+
+    def _stack(self, x: Tensor, hx: Tensor | None, batch: int, batch_sizes: Tensor | None) -> tuple[Tensor, Tensor]:
+        x, hx = self._check_input(x, hx, batch)
+        last_states = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for direction, suffix in enumerate(self._suffixes(layer)):
+                index = layer * self.num_directions + direction
+                h0 = self.initial_state(suffix, batch, x) if hx is None else hx[index]
+                output, h_n = self.run(suffix, x, h0, batch_sizes, reverse=direction == 1)
+                outputs.append(output)
+                last_states.append(h_n)
+            x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
+            if self.dropout and layer < self.num_layers - 1:
+                x = F.dropout(x, self.dropout, self.training)
+        return x, torch.stack(last_states)
+
+    def _check_input(self, x: Tensor, hx: Tensor | None, batch: int) -> tuple[Tensor, Tensor | None]:
+        weight = next(self.parameters())
+        if x.dtype != weight.dtype:
+            if not torch.is_autocast_enabled(x.device.type):
+                raise ValueError(
+                    f"{self._name}: input dtype ({x.dtype}) does not match weight dtype ({weight.dtype}). "
+                    f"Convert input: input.to({weight.dtype}), or convert model: model.to({x.dtype})"
+                )
+            # Under autocast the recurrence stays in the weights' precision: a product of a thousand rounded
+            # orthogonal matrices is not orthogonal.
+            x = x.to(weight.dtype)
+        if x.device != weight.device:
+            raise RuntimeError(
+                f"{self._name}: input is on {x.device}, but the weights are on {weight.device}; move one of them"
+            )
+        if x.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}"
+            )
+        if x.shape[0] == 0:
+            raise RuntimeError(f"Expected sequence length to be larger than 0 in {self._name}")
+        if hx is None:
+            return x, None
+        expected = (self.num_layers * self.num_directions, batch, self.state_size)
+        if tuple(hx.shape) != expected:
+            raise RuntimeError(f"Expected hidden size {expected}, got {list(hx.shape)}")
+        if hx.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ValueError(f"{self._name}: hx is {hx.dtype}, but input is {x.dtype}; convert one of them")
+        if hx.device != x.device:
+            raise RuntimeError(f"{self._name}: hx is on {hx.device}, but input is on {x.device}; move one of them")
+        return x, hx.to(x.dtype)
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.input_size}, {self.hidden_size}"]
+        defaults = {
+            "num_layers": 1,
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0.0,
+            "bidirectional": False,
+        }
+        parts += [f"{key}={getattr(self, key)}" for key, value in defaults.items() if getattr(self, key) != value]
+        return ", ".join(parts)
+
+
+class DenseRecurrentLayer(RecurrentLayer):
+    """A layer whose recurrence is one dense real matrix: h_t = act(U x_t + W h_{t−1}), on the sequence operator."""
+
+    activation: str
+    backend: str = "auto"
+
+    def recurrent_matrix(self, suffix: str) -> Tensor:
+        """W ``(state_size, state_size)``, differentiable with respect to the free parameters."""
+        raise NotImplementedError
+
+    def input_matrix(self, suffix: str) -> Tensor:
+        """U ``(state_size, input_size)``."""
+        weight: Tensor = getattr(self, f"weight_ih{suffix}")
+        return weight
+
+    def bias_vector(self, suffix: str) -> Tensor | None:
+        bias: Tensor | None = getattr(self, f"bias{suffix}") if self.bias else None
+        return bias
+
+    def run(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, Tensor]:
+        W, U, b = self.recurrent_matrix(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
+        return ops.recurrence(
+            x,
+            h0,
+            W,
+            U,
+            b,
+            activation=self.activation,
+            batch_sizes=batch_sizes,
+            reverse=reverse,
+            backend=self.backend,
+        )
+
+
+class OrthogonalRecurrentLayer(DenseRecurrentLayer):
+    """A dense layer whose W is orthogonal (unitary, in its real form) by construction."""
+
+    @torch.no_grad()
+    def orthogonality_error(self) -> float | None:
+        return max(float(orthogonality_error(self.recurrent_matrix(suffix))) for suffix in self.suffixes())
+
+
+def check_sizes(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise TypeError(f"{name} should be of type int, got: {type(size).__name__}")
+        if size <= 0:
+            raise ValueError(f"{name} must be greater than zero, got {size}")

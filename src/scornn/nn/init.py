@@ -1,0 +1,29 @@
+"""Initialisations, each filling a tensor in place from the global random generator."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from scornn.functional import skew_indices
+
+
+@torch.no_grad()
+def cayley_rotations_(v: Tensor, n: int, bandwidth: int | None = None) -> Tensor:
+    r"""The paper's initialisation of A (section 4.2), in the free numbers of :func:`scornn.functional.skew`.
+
+    Zero except 2 × 2 blocks at (2j, 2j+1) with :math:`s_j = \tan(t_j/2)`, :math:`t_j \sim U[0, \pi/2]`, which is
+    the paper's :math:`\sqrt{(1-\cos t_j)/(1+\cos t_j)}`. The Cayley transform turns block j into a rotation by
+    :math:`t_j`. For odd n the last row is zero.
+
+    The blocks have +s_j above the diagonal, as in the paper; the authors' program has −s_j, which is the same
+    distribution of W up to a transpose.
+    """
+    row, column = skew_indices(n, bandwidth, device=v.device)
+    blocks = (row % 2 == 0) & (column == row + 1)
+    t = torch.empty(n // 2, dtype=v.dtype, device=v.device).uniform_(0, math.pi / 2)
+    v.zero_()
+    v[blocks] = torch.tan(t / 2)[: int(blocks.sum())] if v.numel() else v[blocks]
+    return v

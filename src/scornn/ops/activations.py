@@ -1,0 +1,89 @@
+"""The activations of the sequence operator: the value from z, and the gradient from the state alone.
+
+Every activation here can be differentiated knowing only its output h, so a backward pass needs to keep the
+states and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from scornn.functional import modrelu
+
+LEAKY_SLOPE = 0.1
+COMPLEX_EPSILON = 1e-5  # smooths the modulus of the complex modReLU at 0, as in the uRNN programs
+
+
+class Activation(NamedTuple):
+    """``value(z, b) -> h`` and ``pullback(g, h, b) -> (dz, db)``, with db still separate for each row."""
+
+    value: Callable[[Tensor, Tensor | None], Tensor]
+    pullback: Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]
+    units_per_bias: int = 1
+
+
+def _additive(value: Callable[[Tensor], Tensor], slope: Callable[[Tensor, Tensor], Tensor]) -> Activation:
+    """h = value(z + b), whose gradient is slope(g, h) for both z and b."""
+
+    def pullback(g: Tensor, h: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor]:
+        dz = slope(g, h)
+        return dz, dz
+
+    return Activation(lambda z, b: value(z if b is None else z + b), pullback)
+
+
+def _modrelu(z: Tensor, b: Tensor | None) -> Tensor:
+    return modrelu(z, z.new_zeros(()) if b is None else b)
+
+
+def _modrelu_pullback(g: Tensor, h: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor]:
+    direction = h.sign()  # 0 where the unit is silent, so the gradient is 0 there
+    dz = torch.where(h == 0, 0, g)
+    return dz, dz * direction
+
+
+def _complex_modrelu(z: Tensor, b: Tensor | None) -> Tensor:
+    """z relu(r + b) / (r + ε) with r = |z|, over adjacent pairs (Re, Im)."""
+    pairs = z.unflatten(-1, (-1, 2))
+    zero = (pairs == 0).all(-1)
+    safe = torch.where(zero.unsqueeze(-1), 1, pairs)
+    r = torch.hypot(safe[..., 0], safe[..., 1])
+    gain = torch.relu(r if b is None else r + b) / (r + COMPLEX_EPSILON)
+    return torch.where(zero, 0, gain).unsqueeze(-1).mul(pairs).flatten(-2)
+
+
+def _complex_modrelu_pullback(g: Tensor, h: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor]:
+    """r comes back from q = |h| as the positive root of r² + (b − q) r − q ε = 0, written without cancellation."""
+    eps = COMPLEX_EPSILON
+    G, H = g.unflatten(-1, (-1, 2)), h.unflatten(-1, (-1, 2))
+    q = torch.hypot(H[..., 0], H[..., 1])
+    silent = q == 0
+    q = torch.where(silent, 1, q)
+    b = q.new_zeros(()) if b is None else b
+    c = q - b
+    root = torch.sqrt(c * c + 4 * eps * q)
+    r = torch.where(c > 0, (c + root) / 2, 2 * eps * q / (root - c))
+    u = H / q.unsqueeze(-1)
+    along = (u * G).sum(-1)  # u·g
+    gain = (r + b) / (r + eps)
+    bend = r * (eps - b) / (r + eps) ** 2  # r · d gain / dr
+    dz = gain.unsqueeze(-1) * G + (bend * along).unsqueeze(-1) * u
+    db = along * r / (r + eps)
+    return torch.where(silent.unsqueeze(-1), 0, dz).flatten(-2), torch.where(silent, 0, db)
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "modrelu": Activation(_modrelu, _modrelu_pullback),
+    "relu": _additive(torch.relu, lambda g, h: torch.where(h > 0, g, 0)),
+    "leaky_relu": _additive(
+        lambda z: torch.nn.functional.leaky_relu(z, LEAKY_SLOPE),
+        lambda g, h: torch.where(h > 0, g, LEAKY_SLOPE * g),
+    ),
+    "tanh": _additive(torch.tanh, lambda g, h: g * (1 - h * h)),
+    "identity": _additive(lambda z: z, lambda g, h: g),
+    "complex_modrelu": Activation(_complex_modrelu, _complex_modrelu_pullback, units_per_bias=2),
+}
