@@ -59,8 +59,7 @@ def save(
         "format": FORMAT,
         "step": step,
         "files": {
-            name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            for name, data in contents.items()
+            name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in contents.items()
         },
     }
     with durable.storage_errors(path, "save checkpoint"):
@@ -94,9 +93,7 @@ def load(path: Path) -> Checkpoint:
             state=state,
         )
     except (ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise CheckpointError(
-            f"{path}: its files match the manifest but cannot be read: {error!r}"
-        ) from error
+        raise CheckpointError(f"{path}: its files match the manifest but cannot be read: {error!r}") from error
 
 
 def steps(directory: Path) -> list[int]:
@@ -156,9 +153,7 @@ def _remove(path: Path) -> None:
 
 
 def _to_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    data: bytes = safetensors.torch.save(
-        {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    )
+    data: bytes = safetensors.torch.save({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
     return data
 
 
@@ -170,9 +165,7 @@ def _verified(path: Path) -> dict[str, bytes]:
             raise CheckpointError(
                 f"{path}: written in format {manifest['format']!r}, this program reads format {FORMAT}"
             )
-        promised = {
-            name: (manifest["files"][name]["bytes"], manifest["files"][name]["sha256"]) for name in _FILES
-        }
+        promised = {name: (manifest["files"][name]["bytes"], manifest["files"][name]["sha256"]) for name in _FILES}
     except OSError as error:
         raise CheckpointError(f"{path}: no readable {_MANIFEST}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:

@@ -1,0 +1,126 @@
+"""Several processes, one run: `torchrun --nproc-per-node 2 -m scornn train …`.
+
+Every process makes the same global batch and takes its own samples of it; DDP averages the gradients; rank 0
+alone writes. Collectives of the training loop time out after a minute, so a machine that vanishes ends the
+job; a process that dies is noticed at once.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from scornn.errors import ScornnError
+
+T = TypeVar("T")
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among its peers. The default is a process on its own."""
+
+    rank: int = 0
+    size: int = 1
+    device: str = "cpu"
+    launched: bool = False
+    """Started by torchrun, which restarts the job after a failure: an interrupted run then continues by itself."""
+    group: dist.ProcessGroup | None = None
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the one that writes and speaks."""
+        return self.rank == 0
+
+    def add(self, values: Sequence[float]) -> list[float]:
+        """The sums of these numbers over all processes."""
+        if self.size == 1:
+            return list(values)
+        total = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(total, group=self.group)
+        return [float(value) for value in total.tolist()]
+
+    def from_first(self, work: Callable[[], T]) -> T:
+        """Do ``work`` on rank 0 and give every process its result (plain JSON values), or its refusal."""
+        if self.size == 1:
+            return work()
+        answer: dict[str, Any] = {}
+        error: ScornnError | None = None
+        if self.first:
+            try:
+                answer = {"result": work()}
+            except ScornnError as refusal:
+                error, answer = refusal, {"error": str(refusal), "code": refusal.exit_code}
+        answer = self._broadcast(answer)
+        if error is not None:
+            raise error
+        if "error" in answer:
+            refused = ScornnError(answer["error"])
+            refused.exit_code = answer["code"]
+            raise refused
+        result: T = answer["result"]
+        return result
+
+    def _broadcast(self, value: Any) -> Any:
+        data = json.dumps(value).encode() if self.first else b""
+        size = torch.tensor([len(data)], device=self.device)
+        dist.broadcast(size, src=0)
+        content = torch.zeros(int(size), dtype=torch.uint8, device=self.device)
+        if self.first:
+            content.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        dist.broadcast(content, src=0)
+        return json.loads(content.cpu().numpy().tobytes())
+
+    def close(self) -> None:
+        """Leave the group."""
+        if self.size > 1:
+            dist.destroy_process_group()
+
+
+def start(device: str) -> World:
+    """Join the job that torchrun describes in the environment, if there is one."""
+    launched = "TORCHELASTIC_RUN_ID" in os.environ
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if launched:
+        _die_with_parent()
+    if size == 1:
+        return World(device=device, launched=launched)
+    rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
+    if device == "cuda":
+        torch.cuda.set_device(local)
+        device = f"cuda:{local}"
+    elif os.environ.get("MASTER_ADDR") in _LOCAL:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=timedelta(minutes=30))
+    group = dist.new_group(timeout=timedelta(seconds=60))
+    return World(rank, size, device, launched, group)
+
+
+def default_threads() -> int:
+    """The cores of this machine, shared by the processes that torchrun started on it."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+def lost_peer(error: RuntimeError) -> bool:
+    """Whether an error of a collective says that another process has gone."""
+    text = str(error).lower()
+    return isinstance(error, dist.DistError) or "gloo" in text or "connection" in text or "nccl" in text
+
+
+def _die_with_parent() -> None:
+    """Ask Linux for SIGTERM when the launcher dies, so that no worker is left behind."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)

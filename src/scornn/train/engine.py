@@ -1,0 +1,176 @@
+"""One training step and one evaluation: model, optimizers and task, and nothing of files or progress."""
+
+import inspect
+import math
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from scornn.errors import DivergedError, UsageError
+from scornn.nn import SequenceModel
+from scornn.nn.registry import MODELS, build
+from scornn.optim import RMSprop, parameter_groups
+from scornn.tasks import Task
+from scornn.train.config import Config, StepRule
+from scornn.train.distributed import World
+
+Clock = Callable[[str], None]
+"""Called with the name of each part of a step when that part ends."""
+
+
+class Outcome(NamedTuple):
+    """A step that was made: the loss of its batch, the norm of its gradient, and whether a process wants to stop."""
+
+    loss: float
+    gradient_norm: float
+    stop: bool
+
+
+def build_model(config: Config, task: Task) -> SequenceModel:
+    """The network of a config, freshly drawn from the global random generator."""
+    model = config.model
+    options: dict[str, Any] = dict(model.options)
+    if model.name in MODELS and "backend" in inspect.signature(MODELS[model.name]).parameters:
+        options["backend"] = config.backend
+    try:
+        layer = build(model.name, task.input_size, model.hidden, **options)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"model.name = {model.name}, model.options = {model.options}: {error}") from None
+    return SequenceModel(layer, task.output_size, read=task.read)
+
+
+def seed_everything(seed: int) -> None:
+    """Every generator that a layer or a library might draw from."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    torch.manual_seed(seed)
+
+
+class Engine:
+    """The network of a config on its task, ready to step from its seed.
+
+    ``model`` is the network itself; with several processes it runs inside DDP.
+    """
+
+    def __init__(self, config: Config, task: Task, world: World) -> None:
+        self.task, self.world = task, world
+        self.optimizer_config = config.optimizer
+        seed_everything(config.seed)
+        self.model = build_model(config, task).to(world.device)
+        self._forward: nn.Module = self.model
+        if world.size > 1:
+            self._forward = DistributedDataParallel(
+                self.model, process_group=world.group, broadcast_buffers=False, gradient_as_bucket_view=True
+            )
+        rules = {"rest": config.optimizer.rest, "recurrent": config.optimizer.recurrent}
+        groups = parameter_groups(self.model, lr=rules["rest"].lr, recurrent_lr=rules["recurrent"].lr)
+        self.optimizers = {group["name"]: make_optimizer(group, rules[group["name"]]) for group in groups}
+        self.parameters = [p for group in groups for p in group["params"]]
+
+    def step(self, epoch: int, number: int, stop: bool = False, clock: Clock | None = None) -> Outcome:
+        """Batch ``number`` of ``epoch``, forward, backward, update.
+
+        Raises :class:`DivergedError`, with the parameters untouched, if the loss or the gradient is not finite.
+        """
+        batch = self.task.batch("train", epoch, number).shard(self.world.rank, self.world.size)
+        batch = batch.to(self.world.device)
+        if clock:
+            clock("data")
+        total, count = self.task.loss(self._forward(batch.inputs, batch.lengths), batch)
+        stopping = float(stop)
+        if self.world.size == 1:
+            loss = total / count
+        else:
+            # DDP averages over processes; the loss is a sum over all of them divided by one common count.
+            sums = self.world.add([float(total.detach()), count, stopping])
+            loss, stopping = total * (self.world.size / sums[1]), sums[2]
+        if clock:
+            clock("forward")
+        for parameter in self.parameters:
+            parameter.grad = None
+        loss.backward()
+        if clock:
+            clock("backward")
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        value, gradient_norm = torch.stack([loss.detach(), norm]).tolist()
+        if self.world.size > 1:
+            value = sums[0] / sums[1]
+        if not math.isfinite(value) or not (math.isfinite(gradient_norm) or all_finite(gradients)):
+            raise DivergedError(self._divergence(value, gradient_norm))
+        self._clip(gradients, gradient_norm)
+        for optimizer in self.optimizers.values():
+            optimizer.step()
+        if clock:
+            clock("optimizer")
+        return Outcome(value, gradient_norm, stopping > 0)
+
+    def evaluate(self, split: str, interrupted: Callable[[], bool] = lambda: False) -> dict[str, float] | None:
+        """Every metric of a split, each sample counted once; None if interrupted before the end."""
+        sums: dict[str, list[float]] = {}
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                for number in range(self.world.rank, self.task.num_batches(split), self.world.size):
+                    if self.world.size == 1 and interrupted():
+                        return None
+                    batch = self.task.batch(split, 0, number).to(self.world.device)
+                    outputs = self.model(batch.inputs, batch.lengths)
+                    for name, (total, count) in self.task.measure(outputs, batch).items():
+                        sums[name] = [a + b for a, b in zip(sums.get(name, [0, 0]), (total, count), strict=True)]
+        finally:
+            self.model.train()
+        if self.world.size > 1:
+            # A process without batches of this split does not know the metrics' names: rank 0 always has one.
+            names = self.world.from_first(lambda: sorted(sums))
+            flat = self.world.add([number for name in names for number in sums.get(name, [0, 0])])
+            sums = {name: flat[2 * i : 2 * i + 2] for i, name in enumerate(names)}
+        return {name: total / count for name, (total, count) in sums.items()}
+
+    def orthogonality(self) -> float | None:
+        """‖WᵀW − I‖_F where the layer constrains W."""
+        measure = getattr(self.model.layer, "orthogonality_error", None)
+        error: float | None = measure() if measure else None
+        return error
+
+    def parameter_count(self) -> int:
+        """The numbers that are trained."""
+        return sum(p.numel() for p in self.parameters)
+
+    def _clip(self, gradients: list[Tensor], norm: float) -> None:
+        limit = self.optimizer_config.clip_norm
+        if limit is not None and norm > limit:
+            torch._foreach_mul_(gradients, limit / norm)
+        bound = self.optimizer_config.clip_value
+        if bound is not None:
+            torch._foreach_clamp_max_(gradients, bound)
+            torch._foreach_clamp_min_(gradients, -bound)
+
+    def _divergence(self, loss: float, norm: float) -> str:
+        rules = self.optimizer_config
+        error = self.orthogonality()
+        return f"loss {loss}, gradient norm {norm}, learning rates {rules.rest.lr:g} and {rules.recurrent.lr:g}" + (
+            "" if error is None else f", orthogonality error {error:.3g}"
+        )
+
+
+def all_finite(tensors: list[Tensor]) -> bool:
+    """Whether every element is finite: a norm may overflow where no element does."""
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+
+
+def make_optimizer(group: dict[str, Any], rule: StepRule) -> Optimizer:
+    """The optimizer of one group of parameters."""
+    params = group["params"]
+    if rule.kind == "rmsprop":
+        return RMSprop(params, lr=rule.lr, flavour=rule.flavour, decay=rule.decay, eps=rule.eps)
+    if rule.kind == "adam":
+        decay, eps = 0.999 if rule.decay is None else rule.decay, 1e-8 if rule.eps is None else rule.eps
+        return torch.optim.Adam(params, lr=rule.lr, betas=(0.9, decay), eps=eps, fused=True)
+    return torch.optim.SGD(params, lr=rule.lr, foreach=True)

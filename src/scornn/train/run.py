@@ -1,0 +1,187 @@
+"""The run directory: who holds it, what is written in it, and where it stands.
+
+``config.json`` · ``metrics.jsonl`` · ``summary.json`` · ``checkpoints/`` · ``tensorboard/`` · ``log.txt`` ·
+``lock``, which a process holds (flock) as long as it trains here.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from scornn import durable
+from scornn.errors import CheckpointError, RunInUseError, StorageError, UsageError
+from scornn.train import checkpoint
+from scornn.train.config import Config, build, config_hash, to_json
+from scornn.train.tables import read
+
+RUNS = Path("runs")
+
+
+def label(config: Config) -> str:
+    """The run's name: its own if it has one, else task, model, size and seed."""
+    return config.name or f"{task_name(config)}-{config.model.name}-{config.model.hidden}-s{config.seed}"
+
+
+def task_name(config: Config) -> str:
+    """The task as the command line calls it."""
+    tag = str(config.task.__struct_config__.tag)
+    return "p" + tag if getattr(config.task, "permuted", False) else tag
+
+
+def read_config(path: Path) -> Config:
+    """The config of an existing run."""
+    if not path.is_dir():
+        raise UsageError(f"no run directory {path}; expected one made by `scornn train`")
+    if not (path / "config.json").is_file():
+        raise UsageError(f"{path} is not a run directory: it has no config.json")
+    return build(read(path / "config.json"))
+
+
+def place(config: Config, out: Path | None, root: Path = RUNS) -> Path:
+    """Where a new run goes: ``out``, or a free name under ``root``.
+
+    A directory that already holds a run is refused with the way to continue it. Without ``out``, a run of
+    another config under the same name makes room: the new one gets ``-2``, ``-3``, …
+    """
+    if out is not None:
+        _refuse_taken(config, out)
+        return out
+    path, number = root / label(config), 1
+    while path.exists() and _holds_another(config, path):
+        number += 1
+        path = root / f"{label(config)}-{number}"
+    _refuse_taken(config, path)
+    return path
+
+
+def _holds_another(config: Config, path: Path) -> bool:
+    try:
+        return config_hash(read_config(path)) != config_hash(config)
+    except (UsageError, StorageError):
+        return True
+
+
+def _refuse_taken(config: Config, path: Path) -> None:
+    if path.is_symlink() and not path.exists():
+        raise StorageError(f"{path} is a broken link; expected a directory or a free name")
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise StorageError(f"{path} is a file; expected a directory for the run, or a free name")
+    if not any(entry.name != "lock" for entry in path.iterdir()):
+        return
+    other = "" if not _holds_another(config, path) else " of another config"
+    if (path / "config.json").is_file():
+        finished = _is_finished(path)
+        state = "a finished" if finished else "an unfinished"
+        advice = f"see `scornn eval {path}`" if finished else f"continue it with `scornn resume {path}`"
+        raise UsageError(f"{path} holds {state} run{other}: {advice}, or choose another --out")
+    raise UsageError(f"{path} holds files that are not of a run: choose another --out")
+
+
+def _is_finished(path: Path) -> bool:
+    try:
+        summary = json.loads((path / "summary.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(summary, dict) and summary.get("finished") is True
+
+
+class Run:
+    """A run directory, held by this process until :meth:`close`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = durable.make_directory(durable.make_directory(path) / "checkpoints")
+        self._lock = self._hold()
+        with durable.storage_errors(path):
+            durable.remove_temporaries(path)
+            checkpoint.clean(self.checkpoints)
+            self._metrics = open(path / "metrics.jsonl", "ab")  # noqa: SIM115
+            self._log = open(path / "log.txt", "a", encoding="utf-8", buffering=1)  # noqa: SIM115
+
+    def _hold(self) -> int:
+        with durable.storage_errors(self.path / "lock"):
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            raise RunInUseError(
+                f"{self.path} is in use by process {holder}; wait for it, stop it, or choose another --out"
+            ) from None
+        with durable.storage_errors(self.path / "lock"):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        return descriptor
+
+    def write_config(self, config: Config) -> None:
+        """``config.json``: all that is needed to repeat the run."""
+        durable.write_text(self.path / "config.json", to_json(config))
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """``summary.json``, durably."""
+        durable.write_json(self.path / "summary.json", summary)
+
+    def log(self, text: str) -> None:
+        """One line in ``log.txt``, with the time."""
+        with durable.storage_errors(self.path / "log.txt"):
+            self._log.write(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}\n")
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """One line in ``metrics.jsonl``."""
+        with durable.storage_errors(self.path / "metrics.jsonl"):
+            self._metrics.write(json.dumps(record, allow_nan=False).encode() + b"\n")
+
+    def sync_metrics(self) -> int:
+        """Make the metrics durable; return the length of the file, which belongs into the checkpoint."""
+        with durable.storage_errors(self.path / "metrics.jsonl"):
+            self._metrics.flush()
+            os.fsync(self._metrics.fileno())
+            return os.fstat(self._metrics.fileno()).st_size
+
+    def flush_metrics(self) -> None:
+        """Let readers see what was appended."""
+        with durable.storage_errors(self.path / "metrics.jsonl"):
+            self._metrics.flush()
+
+    def truncate_metrics(self, size: int) -> None:
+        """Drop the lines written after a checkpoint, whose steps will be made again."""
+        found = self.sync_metrics()
+        if found < size:
+            raise CheckpointError(
+                f"{self.path / 'metrics.jsonl'} has {found} bytes, but the checkpoint was made when it had {size}: "
+                "lines were removed; restore the file"
+            )
+        with durable.storage_errors(self.path / "metrics.jsonl"):
+            os.ftruncate(self._metrics.fileno(), size)
+            os.fsync(self._metrics.fileno())
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        with durable.storage_errors(self.path):
+            try:
+                self._metrics.close()
+                self._log.close()
+            finally:
+                os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            # The first error is the one to tell; closing may fail for the same reason, such as a full disk.
+            with suppress(StorageError):
+                self.close()

@@ -1,0 +1,97 @@
+"""Everything that a checkpoint holds of a running process, and putting it back.
+
+Optimizer state goes by parameter name, not by position; generators are restored last, because building
+things may draw from them.
+"""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scornn.errors import CheckpointError
+from scornn.train.engine import Engine
+
+_OPTIMIZER, _RANDOM = "optimizer/", "random/"
+
+
+def capture(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
+    """(model tensors, training tensors, plain values): what :func:`restore` takes."""
+    training: dict[str, Tensor] = {f"{_RANDOM}torch": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        training |= {f"{_RANDOM}cuda{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    plain: dict[str, Any] = {"optimizer": {}, "random": _python_generators()}
+    names = _names(engine)
+    for group, optimizer in engine.optimizers.items():
+        for parameter, state in optimizer.state.items():
+            for key, value in state.items():
+                full = f"{group}/{names[id(parameter)]}/{key}"
+                if isinstance(value, Tensor):
+                    training[_OPTIMIZER + full] = value
+                else:
+                    plain["optimizer"][full] = value
+    return engine.model.state_dict(), training, plain
+
+
+def restore(
+    engine: Engine, model: Mapping[str, Tensor], training: Mapping[str, Tensor], plain: Mapping[str, Any]
+) -> None:
+    """Put an engine of the same config into the captured state, generators last."""
+    restore_model(engine.model, model)
+    parameters = {name: parameter for name, parameter in engine.model.named_parameters()}
+    states = {key.removeprefix(_OPTIMIZER): t for key, t in training.items() if key.startswith(_OPTIMIZER)}
+    for full, value in {**states, **plain["optimizer"]}.items():
+        group, name, key = full.split("/")
+        parameter = parameters.get(name)
+        owned = (
+            [p for g in engine.optimizers[group].param_groups for p in g["params"]]
+            if group in engine.optimizers
+            else []
+        )
+        if parameter is None or not any(p is parameter for p in owned):
+            raise CheckpointError(f"the checkpoint has optimizer state {full}, but {group} has no such parameter")
+        if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
+            raise CheckpointError(
+                f"optimizer state {full} has shape {tuple(value.shape)}, its parameter {tuple(parameter.shape)}"
+            )
+        if isinstance(value, Tensor) and value.dim():
+            value = value.to(parameter.device)
+        engine.optimizers[group].state[parameter][key] = value
+    restore_generators(training, plain)
+
+
+def restore_model(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Load weights; names or shapes that do not fit are a :class:`CheckpointError`."""
+    try:
+        model.load_state_dict(dict(tensors))
+    except RuntimeError as error:
+        raise CheckpointError(f"the weights do not fit the model of this config: {error}") from None
+
+
+def restore_generators(training: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
+    """Put back python's, numpy's and torch's global generators."""
+    version, words, gauss = plain["random"]["python"]
+    random.setstate((version, tuple(words), gauss))
+    kind, keys, position, has_gauss, cached = plain["random"]["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), position, has_gauss, cached))  # noqa: NPY002
+    torch.set_rng_state(training[f"{_RANDOM}torch"])
+    if torch.cuda.is_available():
+        found = [training[key] for key in sorted(training) if key.startswith(f"{_RANDOM}cuda")]
+        for index, state in enumerate(found[: torch.cuda.device_count()]):
+            torch.cuda.set_rng_state(state, index)
+
+
+def _python_generators() -> dict[str, Any]:
+    version, words, gauss = random.getstate()
+    kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # noqa: NPY002
+    return {
+        "python": [version, list(words), gauss],
+        "numpy": [kind, [int(key) for key in keys], int(position), int(has_gauss), float(cached)],
+    }
+
+
+def _names(engine: Engine) -> dict[int, str]:
+    return {id(parameter): name for name, parameter in engine.model.named_parameters()}
