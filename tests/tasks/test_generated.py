@@ -132,9 +132,7 @@ def test_pure_in_seed_split_step(make: type) -> None:
     other = tasks.make(a.config, seed=5545)
     assert not torch.equal(a.batch("train", 0, 0).inputs, other.batch("train", 0, 0).inputs)
     assert a.fingerprint() != other.fingerprint()
-    assert (
-        a.fingerprint() == make(length=12, train_size=60, test_size=30, batch=4, eval_batch=8).fingerprint()
-    )
+    assert a.fingerprint() == make(length=12, train_size=60, test_size=30, batch=4, eval_batch=8).fingerprint()
 
 
 def test_a_batch_can_be_changed_without_harm() -> None:
@@ -153,9 +151,7 @@ def test_steps_and_splits_that_are_not_there() -> None:
 
 @given(st.integers(1, 9), st.integers(1, 12))
 def test_shards_cover_the_batch(world: int, size: int) -> None:
-    batch = Batch(
-        torch.arange(size).expand(3, size)[..., None].float(), torch.arange(size), torch.arange(size) + 1
-    )
+    batch = Batch(torch.arange(size).expand(3, size)[..., None].float(), torch.arange(size), torch.arange(size) + 1)
     dense = Batch(batch.inputs, batch.inputs[..., 0])
     shards = [batch.shard(rank, world) for rank in range(world)]
     assert sorted(torch.cat([s.targets for s in shards]).tolist()) == list(range(size))

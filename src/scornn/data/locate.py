@@ -1,0 +1,34 @@
+"""Where data is looked for: ``--data``, then ``SCORNN_DATA``, then the user's cache directory.
+
+``SCORNN_CACHE`` moves the cache; ``SCORNN_OFFLINE=1`` forbids downloads.
+"""
+
+import os
+from pathlib import Path
+
+
+def cache_directory() -> Path:
+    """``SCORNN_CACHE``, or ``scornn`` in the user's cache directory. It need not exist."""
+    if own := os.environ.get("SCORNN_CACHE"):
+        return Path(own).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache") / "scornn"
+
+
+def roots(data: Path | None) -> list[Path]:
+    """The folders to search, in order."""
+    given = [data] if data is not None else []
+    if environment := os.environ.get("SCORNN_DATA"):
+        given.append(Path(environment))
+    return [*(path.expanduser() for path in given), cache_directory()]
+
+
+def folders(data: Path | None, below: tuple[str, ...], elsewhere: tuple[str, ...] = ()) -> list[Path]:
+    """The folders that exist among the roots, ``below`` each of them, and ``elsewhere``, in order."""
+    candidates = [root / name for root in roots(data) for name in (".", *below)]
+    return [path for path in (*candidates, *map(Path, elsewhere)) if path.is_dir()]
+
+
+def offline() -> bool:
+    """Whether downloads are forbidden."""
+    return os.environ.get("SCORNN_OFFLINE", "") not in ("", "0")

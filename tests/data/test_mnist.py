@@ -1,0 +1,192 @@
+"""MNIST: found in every usual place, checked by content, downloaded whole or not at all."""
+
+import gzip
+import http.server
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scornn.data import idx, locate, mnist
+from scornn.errors import DataError
+
+NAMES = [file.name for file in mnist.SOURCES["mnist"].files]
+
+
+@pytest.fixture
+def files(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with links to the four real files, and a cache of this test alone."""
+    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for name in NAMES:
+        (folder / f"{name}.gz").symlink_to(shared_data / "mnist" / f"{name}.gz")
+    return folder
+
+
+def test_real_files(shared_data: Path) -> None:
+    images = mnist.load("mnist", shared_data / "mnist")
+    assert images.train_images.shape == (60_000, 28, 28)
+    assert images.test_images.shape == (10_000, 28, 28)
+    assert images.train_images.mean() == pytest.approx(33.3184, abs=1e-4)
+    assert np.bincount(images.train_labels).tolist() == [
+        5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949,
+    ]  # fmt: skip
+    assert images.train_labels[:5].tolist() == [5, 0, 4, 1, 9]
+
+
+@pytest.mark.parametrize("below", [".", "mnist", "MNIST/raw"])
+def test_found_below(files: Path, tmp_path: Path, below: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "root"
+    (root / below).parent.mkdir(parents=True, exist_ok=True)
+    files.rename(root / below)
+    source = mnist.SOURCES["mnist"]
+    assert mnist.find(source, root) == root / below
+    assert mnist.find(source, None) is None
+    monkeypatch.setenv("SCORNN_DATA", str(root))
+    assert mnist.find(source, None) == root / below
+    monkeypatch.delenv("SCORNN_DATA")
+    monkeypatch.setenv("SCORNN_CACHE", str(root))
+    assert mnist.find(source, tmp_path / "empty") == root / below
+
+
+def test_unpacked_and_dotted_names(files: Path) -> None:
+    name = "t10k-labels-idx1-ubyte"
+    content = gzip.decompress((files / f"{name}.gz").read_bytes())
+    (files / f"{name}.gz").unlink()
+    (files / "t10k-labels.idx1-ubyte").write_bytes(content)
+    assert mnist.load("mnist", files).test_labels[:3].tolist() == [7, 2, 1]
+
+
+def replace(files: Path, name: str, content: bytes) -> None:
+    (files / f"{name}.gz").unlink()
+    (files / f"{name}.gz").write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "an empty file"),
+        (b"<html>sorry</html>", "an HTML or XML page"),
+        (gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 2, 1, 2])), r"shape \(2,\), expected \(10000,\)"),
+        (gzip.compress(bytes([0, 0, 8, 1, 0, 0, 39, 16]) + bytes([10]) * 10_000), "found the label 10"),
+        (gzip.compress(bytes([0, 0, 8, 1, 0, 0, 39, 16]) + bytes(10_000)), "its content has sha256"),
+    ],
+    ids=["empty", "html", "two labels", "label 10", "other content"],
+)
+def test_a_wrong_file_is_named(files: Path, content: bytes, message: str) -> None:
+    replace(files, "t10k-labels-idx1-ubyte", content)
+    with pytest.raises(DataError, match=message) as caught:
+        mnist.load("mnist", files)
+    assert str(files / "t10k-labels-idx1-ubyte.gz") in str(caught.value)
+    assert "To get the right one, remove it and put the published file" in str(caught.value)
+
+
+def test_the_other_data_set(files: Path) -> None:
+    with pytest.raises(DataError, match=r"found a file of MNIST, expected .* of Fashion-MNIST"):
+        mnist.load("fashion", files)
+
+
+def test_a_part_of_it(files: Path) -> None:
+    (files / f"{NAMES[0]}.gz").unlink()
+    with pytest.raises(DataError, match=rf"holds only a part of MNIST\. Needed: {NAMES[0]}\.gz\."):
+        mnist.load("mnist", files)
+
+
+def test_offline_names_the_files_and_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path))
+    with pytest.raises(DataError) as caught:
+        mnist.load("mnist", tmp_path / "nowhere")
+    assert all(f"{name}.gz" in str(caught.value) for name in NAMES)
+    assert str(tmp_path / "mnist") in str(caught.value)
+    assert "SCORNN_OFFLINE" in str(caught.value)
+    assert caught.value.exit_code == 3
+
+
+class Mirror(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
+    """A web server on this machine, its folder and its address."""
+    folder = tmp_path / "mirror"
+    folder.mkdir()
+
+    def handler(*args: object) -> Mirror:
+        return Mirror(*args, directory=str(folder))  # type: ignore[arg-type]
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    monkeypatch.delenv("SCORNN_OFFLINE")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    yield folder, f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def sources(*mirrors: str) -> dict[str, mnist.Source]:
+    real = mnist.SOURCES["mnist"]
+    return {"mnist": mnist.Source(real.name, real.files, real.below, (), mirrors, "")}
+
+
+def test_download(files: Path, mirror: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mirror that fails or lies is passed over; the cache gets the right files and nothing else."""
+    folder, address = mirror
+    (folder / "bad").mkdir()
+    for name in NAMES:
+        shutil.copy(files / f"{name}.gz", folder)
+    (folder / "bad" / f"{NAMES[0]}.gz").write_text("<html>")
+    whole = (folder / f"{NAMES[1]}.gz").read_bytes()
+    (folder / "bad" / f"{NAMES[1]}.gz").write_bytes(whole[:1000])
+    monkeypatch.setattr(mnist, "SOURCES", sources(f"{address}bad/", address))
+    images = mnist.load("mnist")
+    assert images.test_labels[:3].tolist() == [7, 2, 1]
+    cache = locate.cache_directory() / "mnist"
+    assert sorted(path.name for path in cache.iterdir()) == sorted(f"{name}.gz" for name in NAMES)
+
+    shutil.rmtree(folder)
+    assert np.array_equal(mnist.load("mnist").test_labels, images.test_labels)
+    (cache / f"{NAMES[3]}.gz").unlink()
+    with pytest.raises(DataError, match=r"404.*Needed: t10k-labels-idx1-ubyte\.gz\."):
+        mnist.load("mnist")
+
+
+def test_download_that_lies_everywhere(
+    mirror: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, address = mirror
+    (folder / f"{NAMES[0]}.gz").write_text("<html>")
+    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(mnist, "SOURCES", sources(address))
+    with pytest.raises(DataError, match="an HTML or XML page"):
+        mnist.load("mnist")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCORNN_CACHE", "/somewhere")
+    assert locate.cache_directory() == Path("/somewhere")
+    monkeypatch.delenv("SCORNN_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert locate.cache_directory() == Path("/xdg/scornn")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert locate.cache_directory() == Path("/home/someone/.cache/scornn")
+
+
+def test_fashion_files_are_told_by_content() -> None:
+    """Both sets use the same names: every known sha256 is of one file only."""
+    known = [file.sha256 for source in mnist.SOURCES.values() for file in source.files]
+    assert len(set(known)) == 8
+
+
+def test_idx_of_the_real_labels(shared_data: Path) -> None:
+    labels = idx.read(shared_data / "mnist" / "train-labels-idx1-ubyte.gz", 1)
+    assert labels.max() == 9
