@@ -63,11 +63,12 @@ class Adding(Task):
         word = draws.words(self.seed, f"adding/{split}", rows.start, len(rows), T + 2)
         numbers = draws.uniform(word[:, :T])
         places = np.stack([draws.below(word[:, T], half), half + draws.below(word[:, T + 1], T - half)])
-        inputs = torch.zeros(T, len(rows), 2)
-        inputs[:, :, 0] = torch.from_numpy(numbers).t()
-        inputs[torch.from_numpy(places), torch.arange(len(rows)), 1] = 1
-        targets = numbers[np.arange(len(rows)), places].sum(axis=0)
-        return Batch(inputs, torch.from_numpy(targets))
+        samples = np.arange(len(rows))
+        inputs = np.zeros((T, len(rows), 2), dtype=np.float32)
+        inputs[:, :, 0] = numbers.T
+        inputs[places, samples, 1] = 1
+        targets = numbers[samples, places].sum(axis=0)
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
 
     def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
         return F.mse_loss(outputs.squeeze(-1), batch.targets, reduction="sum"), batch.targets.numel()

@@ -14,9 +14,11 @@ sequences drawn once and cycled in the same order, 1,000 test sequences in 10 pa
 import math
 from typing import Annotated
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from msgspec import Meta
+from numpy.typing import NDArray
 from torch import Tensor
 
 from scornn.data import draws
@@ -24,6 +26,7 @@ from scornn.tasks.base import Batch, Task, TaskConfig
 
 SYMBOLS = 10
 BLANK, MARKER = 0, 9
+_ONE_HOT = np.eye(10, dtype=np.float32)
 
 
 class CopyingConfig(TaskConfig, frozen=True, kw_only=True, tag="copying"):
@@ -52,7 +55,7 @@ class Copying(Task):
         self.seed = seed
         self.steps = config.length + 2 * SYMBOLS
         self.baseline = SYMBOLS * math.log(8) / self.steps
-        self._blank_inputs: dict[int, Tensor] = {}
+        self._blanks: dict[int, NDArray[np.float32]] = {}
 
     def size(self, split: str) -> int:
         return self.config.train_size if split == "train" else self.config.test_size
@@ -60,33 +63,27 @@ class Copying(Task):
     def batch_size(self, split: str) -> int:
         return self.config.batch if split == "train" else self.config.eval_batch
 
-    def symbols(self, split: str, rows: range) -> Tensor:
-        """(B, 10) int64 in 1..8: the sequences of these rows."""
-        word = draws.words(self.seed, f"copying/{split}", rows.start, len(rows), SYMBOLS)
-        return 1 + torch.from_numpy(draws.below(word, 8))
+    def symbols(self, split: str, rows: range) -> NDArray[np.int64]:
+        """(B, 10) in 1..8: the sequences of these rows."""
+        return 1 + draws.below(draws.words(self.seed, f"copying/{split}", rows.start, len(rows), SYMBOLS), 8)
 
     def batch(self, split: str, epoch: int, step: int) -> Batch:
-        """Inputs (T+20, B, 10), targets (T+20, B).
-
-        The same in every epoch: the set is fixed and not shuffled.
-        """
-        symbols = self.symbols(split, self.rows(split, step)).t()
+        """Inputs (T+20, B, 10), targets (T+20, B); the same in every epoch."""
+        symbols = self.symbols(split, self.rows(split, step)).T
         size = symbols.shape[1]
-        inputs = self._blank(size).clone()
-        inputs[:SYMBOLS] = F.one_hot(symbols, self.input_size)
-        targets = torch.zeros(self.steps, size, dtype=torch.int64)
+        inputs = self._blank(size).copy()
+        inputs[:SYMBOLS] = _ONE_HOT[symbols]
+        targets = np.zeros((self.steps, size), dtype=np.int64)
         targets[-SYMBOLS:] = symbols
-        return Batch(inputs, targets)
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
 
-    def _blank(self, size: int) -> Tensor:
+    def _blank(self, size: int) -> NDArray[np.float32]:
         """Inputs that hold the blanks and the marker, made once per batch size."""
-        if size not in self._blank_inputs:
-            inputs = torch.zeros(self.steps, size, self.input_size)
-            inputs[:, :, BLANK] = 1
-            inputs[-SYMBOLS - 1, :, BLANK] = 0
-            inputs[-SYMBOLS - 1, :, MARKER] = 1
-            self._blank_inputs[size] = inputs
-        return self._blank_inputs[size]
+        if size not in self._blanks:
+            classes = np.full((self.steps, size), BLANK)
+            classes[-SYMBOLS - 1] = MARKER
+            self._blanks[size] = _ONE_HOT[classes]
+        return self._blanks[size]
 
     def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
         targets = batch.targets.reshape(-1)

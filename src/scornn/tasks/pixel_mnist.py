@@ -82,9 +82,10 @@ class PixelMnist(Task):
         chosen: NDArray[np.int64] | slice = slice(rows.start, rows.stop)
         if split == "train":
             chosen = self._epoch_order(epoch)[chosen]
-        steps = np.ascontiguousarray(pixels[chosen].T)
-        inputs = torch.from_numpy(steps).to(torch.float32).div_(255).unsqueeze(-1)
-        return Batch(inputs, torch.from_numpy(labels[chosen].astype(np.int64)))
+        steps = pixels[chosen].T.astype(np.float32, order="C")
+        steps /= 255
+        inputs, targets = steps[:, :, np.newaxis], labels[chosen].astype(np.int64)
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
 
     def _epoch_order(self, epoch: int) -> NDArray[np.int64]:
         if self._order is None or self._order[0] != epoch:
