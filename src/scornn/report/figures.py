@@ -8,6 +8,7 @@ told apart under each kind of colour blindness; further curves repeat them with 
 import hashlib
 import html
 import io
+import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
 from numpy.typing import ArrayLike, NDArray
 
 LIGHT = ("#223cb7", "#c88400", "#007153", "#7d2476", "#95410e", "#032219", "#4b96d8")
@@ -118,14 +120,17 @@ def accuracy(
 def orthogonality(
     drift: Sequence[Curve], sizes: Sequence[int] = (), *, xlabel: str = "epoch", legend: bool = True
 ) -> Figure:
-    """‖WᵀW − I‖_F over training on a logarithmic axis, with n·eps of float32 marked for each size."""
+    """‖WᵀW − I‖_F over training on a logarithmic axis, with n·eps of float32 marked for the largest size."""
     return curves([orthogonality_panel(drift, sizes, xlabel)], legend=legend)
 
 
 def orthogonality_panel(drift: Sequence[Curve], sizes: Sequence[int], xlabel: str = "training step") -> Panel:
     eps = float(np.finfo(np.float32).eps)
-    marks = [(f"n·eps (n={n}, float32)", n * eps) for n in sorted(set(sizes))[:3]]
-    return Panel("Orthogonality error", drift, xlabel, "‖WᵀW − I‖_F", True, marks)
+    marks = []
+    if sizes:
+        low, high = min(sizes), max(sizes)
+        marks.append((f"n·eps, n = {high}" if low == high else f"n·eps, n = {low} to {high}", high * eps))
+    return Panel("Orthogonality error", drift, xlabel, "‖WᵀW − I‖, Frobenius", True, marks)
 
 
 def gradients(panels: Mapping[str, Sequence[Curve]], *, legend: bool = True) -> Figure:
@@ -159,6 +164,7 @@ def bars(
         axes.margins(x=0.12)
         if log:
             axes.set_xscale("log")
+            _label_decades(axes.xaxis)
         axes.set_xlabel(xlabel)
         axes.set_title(title)
         if series > 1:
@@ -267,7 +273,8 @@ def _themed(body: str) -> str:
 @contextmanager
 def _style(more: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Our rc settings. Matplotlib's warnings of odd glyphs and crowded axes say nothing to the page's reader."""
-    with matplotlib.rc_context({**_STYLE, **(more or {})}), warnings.catch_warnings():  # type: ignore[arg-type]
+    settings: Any = {**_STYLE, **(more or {})}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield
 
@@ -300,12 +307,13 @@ def _draw(axes: Any, panel: Panel) -> None:
             axes.plot(x, _shown(y, log), marker=marker, markersize=4, **_line(curve.colour))
     if log:
         axes.set_yscale("log")
-    for label, y in panel.marks:
-        if y > 0 or not log:
-            axes.axhline(y, color=MUTED, linestyle=(0, (4, 3)), linewidth=1.1)
+        _label_decades(axes.yaxis)
+    for label, height in panel.marks:
+        if height > 0 or not log:
+            axes.axhline(height, color=MUTED, linestyle=(0, (4, 3)), linewidth=1.1)
             axes.annotate(
                 label,
-                (1, y),
+                (1, height),
                 xycoords=axes.get_yaxis_transform(),
                 xytext=(0, 3),
                 textcoords="offset points",
@@ -318,6 +326,16 @@ def _draw(axes: Any, panel: Panel) -> None:
     axes.margins(x=0.02)
     if panel.ylim is not None:
         axes.set_ylim(*panel.ylim)
+    elif log:
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(low, high / 100), high)
+
+
+def _label_decades(axis: Any) -> None:
+    """10⁻³ in Unicode: matplotlib's own labels are math text, which run names must not become."""
+    superscript = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    axis.set_major_formatter(lambda v, _: "10" + str(round(math.log10(v))).translate(superscript) if v > 0 else "")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def mean(

@@ -145,7 +145,7 @@ def duration(seconds: float | None) -> str:
     """``3725`` as "1 h 2 min"."""
     if seconds is None:
         return MISSING
-    if seconds < 60:
+    if seconds < 120:
         return f"{seconds:.3g} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

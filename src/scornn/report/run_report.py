@@ -37,7 +37,9 @@ def report(paths: Iterable[str | os.PathLike[str]], *, title: str = "", utteranc
     groups = problems(runs)
     sections: list[Section] = []
     for k, problem in enumerate(groups):
-        sections += [Heading(problem.title, 2, f"problem-{k}"), *_problem(problem, utterances)]
+        if len(groups) > 1 or title:
+            sections.append(Heading(problem.title, 2, f"problem-{k}"))
+        sections += _problem(problem, utterances)
     if not title:
         title = groups[0].title if len(groups) == 1 else "Training runs"
     return render(title, sections, lead=_lead(runs))
@@ -48,7 +50,8 @@ def _lead(runs: Sequence[Run]) -> str:
     unfinished = sum(not run.finished for run in runs)
     state = f"{unfinished} of them not finished. " if unfinished and len(runs) > 1 else ""
     seconds = sum(run.last("seconds") or 0.0 for run in runs)
-    return f"{count}, {duration(seconds)} of training. {state}Dashed lines are the loss of the naive baseline."
+    dashed = "Dashed: the loss of the naive baseline." if any(run.baseline is not None for run in runs) else ""
+    return f"{count}, {duration(seconds)} of training. {state}{dashed}".strip()
 
 
 def _problem(problem: Problem, utterances: int) -> list[Section]:
@@ -85,7 +88,8 @@ def _card(setting: Setting) -> Card:
         lines.append(f"best {number(better)}")
     losses = [v for v in (r.final(r.evaluation, "loss") for r in setting.runs) if v is not None]
     if losses and run.baseline is not None:
-        lines.append(f"loss {number(statistics.fmean(losses))} against a baseline of {number(run.baseline)}")
+        loss = "" if losses == values else f"loss {number(statistics.fmean(losses))}, "
+        lines.append(f"{loss}baseline {number(run.baseline)}")
     steps = [s for s in (r.last("steps") or r.last("step") for r in setting.runs) if s is not None]
     if steps:
         span = number(steps[0]) if len(set(steps)) == 1 else f"{number(min(steps))} to {number(max(steps))}"
@@ -157,7 +161,7 @@ def _alt(panel: Panel) -> str:
 def _spectra(problem: Problem) -> tuple[list[Section], list[str]]:
     drawn, reasons = [], []
     for setting in problem.settings:
-        for run in setting.runs[:1]:
+        for run in [run for run in setting.runs if run.last("orthogonality") is not None][:1]:
             found, reason = spectrum.read(run.path)
             if reason:
                 reasons.append(f"{run.name}: {reason}.")
@@ -165,7 +169,7 @@ def _spectra(problem: Problem) -> tuple[list[Section], list[str]]:
                 continue
             away = float(np.abs(np.abs(found.eigenvalues) - 1).max(initial=0.0))
             at = f" at step {number(found.step)}" if found.step is not None else ""
-            caption = f"{_run_label(setting, run)}{at}; largest | |λ| − 1 | = {number(away)}"
+            caption = f"{_run_label(setting, run)}{at}; farthest from the circle: {number(away)}"
             alt = f"{found.eigenvalues.size} eigenvalues of W and the unit circle: {caption}"
             figure = figures.spectrum(found.eigenvalues, setting.colour)
             drawn.append(Figure(figures.svg(figure, alt=alt), caption, small=True))
@@ -180,7 +184,8 @@ def _results(problem: Problem) -> Table:
     first = problem.runs[0]
     evaluation, headline = first.evaluation, first.headline
     columns = ["run", "seed", "parameters", f"{evaluation} {_words(headline)}", f"best {_words(headline)}"]
-    if headline != "loss":
+    both = any(r.final(evaluation, "loss") != r.final(evaluation, headline) for r in problem.runs)
+    if both:
         columns.append(f"{evaluation} loss")
     columns += ["‖WᵀW − I‖", "steps", "time", "s/step", "state"]
     rows = []
@@ -193,7 +198,7 @@ def _results(problem: Problem) -> Table:
                 run.final(evaluation, headline),
                 run.best(),
             ]
-            if headline != "loss":
+            if both:
                 row.append(run.final(evaluation, "loss"))
             row += [
                 run.last("orthogonality"),

@@ -96,7 +96,7 @@ def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """``{"model": {"hidden": 190}}`` as ``{"model.hidden": "190"}``."""
     flat: dict[str, str] = {}
     for key, value in config.items():
-        if isinstance(value, dict) and value and prefix.count(".") < 8:
+        if isinstance(value, dict) and prefix.count(".") < 8:
             flat |= flatten(value, f"{prefix}{key}.")
         else:
             flat[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

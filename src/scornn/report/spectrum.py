@@ -81,13 +81,15 @@ def _recurrent_matrix(run: Path, checkpoint: Path) -> NDArray[Any] | None:
 
     from scornn import nn
 
-    model = mapping(json.loads((run / "config.json").read_text(encoding="utf-8")).get("model"))
+    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    model = mapping(config.get("model"))
     weights = {}
     for file in sorted(checkpoint.glob("*.safetensors")):
         for key, value in load_file(file).items():
             if ".layer." in f".{key}":
                 weights[key.split("layer.", 1)[1]] = value
-    layer = nn.build(model["name"], _input_size(weights), model["hidden"], **mapping(model.get("options")))
+    size = _input_size(weights, str(mapping(config.get("task")).get("name")))
+    layer: Any = nn.build(str(model["name"]), size, model["hidden"], **mapping(model.get("options")))
     if layer.orthogonality_error() is None:
         return None
     layer.load_state_dict(weights)
@@ -96,10 +98,14 @@ def _recurrent_matrix(run: Path, checkpoint: Path) -> NDArray[Any] | None:
     return np.asarray(W.to("cpu", torch.complex128 if W.is_complex() else torch.float64).numpy())
 
 
-def _input_size(weights: dict[str, Any]) -> int:
-    if "weight_ih_l0" not in weights:
-        raise KeyError("no weight_ih_l0 of the layer among the weights")
-    return int(weights["weight_ih_l0"].shape[-1])
+def _input_size(weights: dict[str, Any], task: str) -> int:
+    """m, of U where the layer has it, or else of the task."""
+    if "weight_ih_l0" in weights:
+        return int(weights["weight_ih_l0"].shape[-1])
+    sizes = {"copying": 10, "adding": 2, "mnist": 1, "pmnist": 1, "speech": 129}
+    if task not in sizes:
+        raise CheckpointError(f"the input size of the layer is unknown: no weight_ih_l0, and the task is {task}")
+    return sizes[task]
 
 
 def _read_file(path: Path) -> tuple[Spectrum | None, str]:
