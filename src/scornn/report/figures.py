@@ -84,6 +84,8 @@ def curves(
 ) -> Figure:
     """Panels of curves: faint lines for seeds and a full one for their mean, one legend below for all panels.
 
+    For files; on a page, `page.panels` sets each panel by itself, so that they fit narrow screens.
+
     Args:
         panels: read row by row. The paper's arrangements: copying, T=1000 beside T=2000 (``columns=2``);
             adding, T=200 over 400 over 750 (``columns=1``); accuracies and gradient norms, side by side.
@@ -110,32 +112,34 @@ def curves(
         return figure
 
 
-def accuracy(
-    panels: Mapping[str, Sequence[Curve]], *, ylim: tuple[float, float] = (0.8, 1.0), legend: bool = True
-) -> Figure:
-    """Test accuracy by epoch, one panel for each title, side by side."""
-    return curves([Panel(t, c, "epoch", "test accuracy", False, (), ylim) for t, c in panels.items()], legend=legend)
+def accuracy(by_title: Mapping[str, Sequence[Curve]], ylim: tuple[float, float] = (0.8, 1.0)) -> list[Panel]:
+    """Test accuracy by epoch, one panel for each title."""
+    return [Panel(t, c, "epoch", "test accuracy", False, (), ylim) for t, c in by_title.items()]
 
 
-def orthogonality(
-    drift: Sequence[Curve], sizes: Sequence[int] = (), *, xlabel: str = "epoch", legend: bool = True
-) -> Figure:
-    """‖WᵀW − I‖_F over training on a logarithmic axis, with n·eps of float32 marked for the largest size."""
-    return curves([orthogonality_panel(drift, sizes, xlabel)], legend=legend)
-
-
-def orthogonality_panel(drift: Sequence[Curve], sizes: Sequence[int], xlabel: str = "training step") -> Panel:
-    eps = float(np.finfo(np.float32).eps)
+def orthogonality(drift: Sequence[Curve], sizes: Sequence[int], xlabel: str = "training step") -> Panel:
+    """‖WᵀW − I‖_F over training on a logarithmic axis, with n·eps of float32 marked for the largest n."""
     marks = []
     if sizes:
         low, high = min(sizes), max(sizes)
-        marks.append((f"n·eps, n = {high}" if low == high else f"n·eps, n = {low} to {high}", high * eps))
+        label = f"n·eps, n = {high}" if low == high else f"n·eps, n = {low} to {high}"
+        marks.append((label, high * float(np.finfo(np.float32).eps)))
     return Panel("Orthogonality error", drift, xlabel, "‖WᵀW − I‖, Frobenius", True, marks)
 
 
-def gradients(panels: Mapping[str, Sequence[Curve]], *, legend: bool = True) -> Figure:
+def gradients(by_title: Mapping[str, Sequence[Curve]]) -> list[Panel]:
     """‖∂L/∂h_t‖ against t on a logarithmic axis, one panel for each moment of training."""
-    return curves([Panel(t, c, "t", "‖∂L/∂h_t‖", True) for t, c in panels.items()], legend=legend)
+    return [Panel(t, c, "t", "‖∂L/∂hₜ‖", True) for t, c in by_title.items()]
+
+
+def describe(panel: Panel) -> str:
+    """A panel in words, for who cannot see it: where each curve ends, and the marks."""
+    ends = []
+    for curve in panel.curves:
+        lasts = [float(np.asarray(y, dtype=float)[-1]) for _, y in curve.members if np.size(y)]
+        ends += [f"{curve.label} ends at {np.mean(lasts):.3g}"] if lasts else []
+    marks = "".join(f"; {label} at {y:.3g}" for label, y in panel.marks)
+    return f"{panel.title}, {panel.ylabel} by {panel.xlabel}: {', '.join(ends) or 'no curve'}{marks}."
 
 
 def bars(
@@ -159,7 +163,7 @@ def bars(
             drawn = axes.barh(at, known, thickness * 0.9, color=LIGHT[k % len(LIGHT)], label=" " + _short(name))
             axes.bar_label(drawn, [f"{v:.3g}" for v in known], padding=3, fontsize=8, color=MUTED)
         axes.set_yticks(range(len(labels)), [_short(label) for label in labels])
-        axes.invert_yaxis()
+        axes.set_ylim(len(labels) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")
         axes.margins(x=0.12)
         if log:

@@ -11,6 +11,7 @@ from functools import cache
 from importlib import resources
 
 import jinja2
+import numpy as np
 from markupsafe import Markup
 
 from scornn.report import figures
@@ -82,6 +83,7 @@ class Figures:
 
     figures: Sequence[Figure]
     legend: Sequence[tuple[str, int]] = ()
+    caption: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,17 @@ def render(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
         sections=[(type(s).__name__, s) for s in grouped],
         contents=anchors if len(anchors) > 1 else [],
         style=Markup(figures.css_variables() + _read("page.css")),
+    )
+
+
+def panels(drawn: Sequence[figures.Panel], caption: str = "") -> Figures:
+    """Panels of curves, each a figure of its own, with one legend and caption; those without a point are left out."""
+    known = [p for p in drawn if any(np.size(x) for curve in p.curves for x, _ in curve.members)]
+    legend = dict.fromkeys((curve.label, curve.colour) for p in known for curve in p.curves)
+    return Figures(
+        [Figure(figures.svg(figures.curves([p], legend=False), alt=figures.describe(p))) for p in known],
+        list(legend),
+        caption,
     )
 
 

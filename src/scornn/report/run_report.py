@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from scornn.report import figures, spectrum, speech
+from scornn.report import figures, page, spectrum, speech
 from scornn.report.figures import Curve, Panel
 from scornn.report.page import (
     MISSING,
@@ -61,18 +61,13 @@ def _problem(problem: Problem, utterances: int) -> list[Section]:
     if notes or reasons:
         sections.append(Prose([*notes, *reasons], "note"))
     sections += [_curves(problem), *spectra, _results(problem), *_settings_table(problem)]
-    for setting in problem.settings:
-        for run in setting.runs:
-            sections += speech.sections(run.path, _run_label(setting, run), utterances=utterances)
+    labelled = [(_run_label(setting, run), run) for setting in problem.settings for run in setting.runs]
+    sections += speech.scores([(label, run.path) for label, run in labelled])
+    for label, run in labelled:
+        sections += speech.examples(run.path, label, utterances=utterances)
     sections.append(Heading("Configurations in full", 3))
-    for setting in problem.settings:
-        sections += [
-            Details(
-                f"{_run_label(setting, run)} ({run.name})",
-                json.dumps(run.config, indent=2, ensure_ascii=False),
-            )
-            for run in setting.runs
-        ]
+    for label, run in labelled:
+        sections.append(Details(f"{label} ({run.name})", json.dumps(run.config, indent=2, ensure_ascii=False)))
     return sections
 
 
@@ -113,13 +108,8 @@ def _curves(problem: Problem) -> Figures:
         shared = marks if same else []
         panels.append(Panel(_title(evaluation, headline), figure_of, ylabel=_words(headline), marks=shared))
     sizes = [r.hidden for r in problem.runs if r.hidden and r.last("orthogonality") is not None]
-    panels.append(figures.orthogonality_panel(_series(problem, None, "orthogonality"), sizes))
-    drawn = [
-        Figure(figures.svg(figures.curves([panel], legend=False), alt=_alt(panel)))
-        for panel in panels
-        if any(np.size(x) for curve in panel.curves for x, _ in curve.members)
-    ]
-    return Figures(drawn, [(setting.label, setting.colour) for setting in problem.settings])
+    panels.append(figures.orthogonality(_series(problem, None, "orthogonality"), sizes))
+    return page.panels(panels)
 
 
 def _series(problem: Problem, split: str | None, key: str) -> list[Curve]:
@@ -147,15 +137,6 @@ def _title(split: str, key: str) -> str:
 
 def _words(key: str) -> str:
     return key.upper() if key in ("mse", "stoi", "pesq") else key.replace("_", " ")
-
-
-def _alt(panel: Panel) -> str:
-    ends = []
-    for curve in panel.curves:
-        lasts = [float(np.asarray(y, dtype=float)[-1]) for _, y in curve.members]
-        ends.append(f"{curve.label} ends at {number(statistics.fmean(lasts))}")
-    marks = "".join(f"; {label}" for label, _ in panel.marks)
-    return f"{panel.title} by {panel.xlabel}: {', '.join(ends)}{marks}."
 
 
 def _spectra(problem: Problem) -> tuple[list[Section], list[str]]:

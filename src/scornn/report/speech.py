@@ -8,6 +8,7 @@ import io
 import json
 import wave
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,23 @@ _MOST_VALUES = 4_000_000
 _HEARD = ("true", "predicted")
 
 
-def sections(run: Path, label: str, *, utterances: int = UTTERANCES) -> list[Section]:
-    """What ``run/audio`` has to show; nothing if there is none."""
+def scores(runs: Sequence[tuple[str, Path]]) -> list[Section]:
+    """One table of mean scores for the runs, given as (label, directory), that have any."""
+    known = [(label, _scores(path / "audio" / "scores.json")) for label, path in runs]
+    known = [(label, found) for label, found in known if found.get("")]
+    if not known:
+        return []
+    keys = list(dict.fromkeys(key for _, found in known for key in found[""]))
+    rows = [[label, len(found) - 1 or None, *(found[""].get(key) for key in keys)] for label, found in known]
+    return [Table(["run", "utterances", *keys], rows, "Mean scores of the audio rebuilt from predictions")]
+
+
+def examples(run: Path, label: str, *, utterances: int = UTTERANCES) -> list[Section]:
+    """The first utterances in ``run/audio``; nothing if there is none."""
     audio = run / "audio"
     if not audio.is_dir():
         return []
-    scores = _scores(audio / "scores.json")
+    by_name = _scores(audio / "scores.json")
     names = sorted(path.stem for path in audio.glob("*.npz"))
     shown: list[Section] = []
     left, notes = MOST_BYTES, []
@@ -49,18 +61,17 @@ def sections(run: Path, label: str, *, utterances: int = UTTERANCES) -> list[Sec
                 sounds[kind] = None
             else:
                 left -= len(sound)
-        shown += [Heading(f"{label}: {name}", 3), _side_by_side(name, pair, sounds, scores.get(name, {}))]
+        shown += [Heading(f"{label}: {name}", 3), _side_by_side(name, pair, sounds, by_name.get(name, {}))]
     if len(names) > utterances:
         notes.append(f"{max(utterances, 0)} of {len(names)} utterances are shown; the others are in audio/.")
-    means = _means(scores, label)
-    return [*([means] if means else []), *shown, *([Prose(notes, "note")] if notes else [])]
+    return [*shown, *([Prose(notes, "note")] if notes else [])]
 
 
 def _side_by_side(
     name: str,
     pair: dict[str, NDArray[np.float64]],
     sounds: dict[str, bytes | None],
-    scores: dict[str, float],
+    marks: dict[str, float],
 ) -> Figures:
     true = pair["true"]
     limits = (float(np.percentile(true, 5)), float(true.max()))
@@ -80,7 +91,7 @@ def _side_by_side(
         )
         scale = f"{limits[0]:.0f} to {limits[1]:.0f} dB"
         alt = f"Spectrogram of {name}, {kind}: {frames} frames of {bins} bins, {scale}"
-        caption = ", ".join(f"{key} {value:.3g}" for key, value in scores.items()) if kind == "predicted" else ""
+        caption = ", ".join(f"{key} {value:.3g}" for key, value in marks.items()) if kind == "predicted" else ""
         drawn.append(Figure(figures.svg(figure, alt=alt), caption, audio=sounds[kind], audio_label=f"{name}, {kind}"))
     return Figures(drawn)
 
@@ -125,19 +136,9 @@ def _scores(path: Path) -> dict[str, dict[str, float]]:
         return {}
     content = mapping(content)
     files = mapping(content.get("files"))
-    scores = {name: _numbers(values) for name, values in files.items()}
-    return scores | {"": _numbers(content.get("mean"))}
+    return {name: _numbers(values) for name, values in files.items()} | {"": _numbers(content.get("mean"))}
 
 
 def _numbers(values: object) -> dict[str, float]:
     numbers = {str(key): finite(value) for key, value in mapping(values).items()}
     return {key: value for key, value in numbers.items() if value is not None}
-
-
-def _means(scores: dict[str, dict[str, float]], label: str) -> Table | None:
-    overall = scores.get("", {})
-    files = len(scores) - 1
-    if not overall:
-        return None
-    caption = f"Scores of the audio rebuilt from predictions, mean of {files} utterances" if files else "Scores"
-    return Table(["model", *overall], [[label, *overall.values()]], caption)
