@@ -17,7 +17,7 @@ import scornn
 @cache
 def code_version() -> str:
     """The package's version and a digest of its source files."""
-    root = Path(scornn.__path__[0])
+    root = Path(scornn.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")

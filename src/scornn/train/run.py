@@ -21,6 +21,8 @@ from scornn.train.config import Config, build, config_hash, to_json
 from scornn.train.tables import read
 
 RUNS = Path("runs")
+_BEFORE_CONFIG = ("lock", "checkpoints", "metrics.jsonl", "log.txt")
+"""What a run killed in its first moment leaves: nothing to continue, and nothing to lose."""
 
 
 def label(config: Config) -> str:
@@ -43,46 +45,40 @@ def read_config(path: Path) -> Config:
     return build(read(path / "config.json"))
 
 
-def place(config: Config, out: Path | None, root: Path = RUNS) -> Path:
-    """Where a new run goes: ``out``, or a free name under ``root``.
+def place(config: Config, out: Path | None, root: Path = RUNS, *, join: bool = False) -> tuple[Path, bool]:
+    """Where a run goes, ``out`` or a free name under ``root``, and whether it is already there to be continued.
 
-    A directory that already holds a run is refused with the way to continue it. Without ``out``, a run of
-    another config under the same name makes room: the new one gets ``-2``, ``-3``, …
+    A directory that holds a run is refused with the way to continue it; ``join`` continues a run of the same
+    config instead. Without ``out``, a run of another config under the same name makes room: the new one gets
+    ``-2``, ``-3``, …
     """
-    if out is not None:
-        _refuse_taken(config, out)
-        return out
-    path, number = root / label(config), 1
-    while path.exists() and _holds_another(config, path):
+    path, number = out or root / label(config), 1
+    while out is None and path.is_dir() and _holds_another(config, path):
         number += 1
         path = root / f"{label(config)}-{number}"
-    _refuse_taken(config, path)
-    return path
+    if path.is_symlink() and not path.exists():
+        raise StorageError(f"{path} is a broken link; expected a directory or a free name")
+    if path.exists() and not path.is_dir():
+        raise StorageError(f"{path} is a file; expected a directory for the run, or a free name")
+    if not path.exists() or all(entry.name in _BEFORE_CONFIG for entry in path.iterdir()):
+        return path, False
+    if not (path / "config.json").is_file():
+        raise UsageError(f"{path} holds files that are not of a run: choose another --out")
+    another = _holds_another(config, path)
+    if join and not another:
+        return path, True
+    finished, other = _is_finished(path), " of another config" if another else ""
+    advice = f"see `scornn eval {path}`" if finished else f"continue it with `scornn resume {path}`"
+    raise UsageError(
+        f"{path} holds {'a finished' if finished else 'an unfinished'} run{other}: {advice}, or choose another --out"
+    )
 
 
 def _holds_another(config: Config, path: Path) -> bool:
     try:
         return config_hash(read_config(path)) != config_hash(config)
     except (UsageError, StorageError):
-        return True
-
-
-def _refuse_taken(config: Config, path: Path) -> None:
-    if path.is_symlink() and not path.exists():
-        raise StorageError(f"{path} is a broken link; expected a directory or a free name")
-    if not path.exists():
-        return
-    if not path.is_dir():
-        raise StorageError(f"{path} is a file; expected a directory for the run, or a free name")
-    if not any(entry.name != "lock" for entry in path.iterdir()):
-        return
-    other = "" if not _holds_another(config, path) else " of another config"
-    if (path / "config.json").is_file():
-        finished = _is_finished(path)
-        state = "a finished" if finished else "an unfinished"
-        advice = f"see `scornn eval {path}`" if finished else f"continue it with `scornn resume {path}`"
-        raise UsageError(f"{path} holds {state} run{other}: {advice}, or choose another --out")
-    raise UsageError(f"{path} holds files that are not of a run: choose another --out")
+        return any(entry.name not in _BEFORE_CONFIG for entry in path.iterdir())
 
 
 def _is_finished(path: Path) -> bool:

@@ -41,17 +41,12 @@ def restore(
 ) -> None:
     """Put an engine of the same config into the captured state, generators last."""
     restore_model(engine.model, model)
-    parameters = {name: parameter for name, parameter in engine.model.named_parameters()}
+    parameters = dict(engine.model.named_parameters())
     states = {key.removeprefix(_OPTIMIZER): t for key, t in training.items() if key.startswith(_OPTIMIZER)}
     for full, value in {**states, **plain["optimizer"]}.items():
         group, name, key = full.split("/")
         parameter = parameters.get(name)
-        owned = (
-            [p for g in engine.optimizers[group].param_groups for p in g["params"]]
-            if group in engine.optimizers
-            else []
-        )
-        if parameter is None or not any(p is parameter for p in owned):
+        if parameter is None or id(parameter) not in _owned(engine, group):
             raise CheckpointError(f"the checkpoint has optimizer state {full}, but {group} has no such parameter")
         if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
             raise CheckpointError(
@@ -95,3 +90,8 @@ def _python_generators() -> dict[str, Any]:
 
 def _names(engine: Engine) -> dict[int, str]:
     return {id(parameter): name for name, parameter in engine.model.named_parameters()}
+
+
+def _owned(engine: Engine, group: str) -> set[int]:
+    optimizer = engine.optimizers.get(group)
+    return {id(p) for g in optimizer.param_groups for p in g["params"]} if optimizer else set()

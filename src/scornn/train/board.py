@@ -1,0 +1,38 @@
+"""TensorBoard, where it is installed: the same records as ``metrics.jsonl``."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from scornn.errors import UsageError
+
+
+class Board:
+    """Writes each record's numbers under ``tensorboard/``, as ``metric/split``."""
+
+    def __init__(self, directory: Path, step: int) -> None:
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        self._writer: Any = SummaryWriter(str(directory), purge_step=step + 1)
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """One line of the metrics."""
+        for name, value in record.items():
+            if isinstance(value, float):
+                self._writer.add_scalar(f"{name}/{record['split']}", value, record["step"])
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._writer.close()
+
+
+def open_board(wanted: bool | None, directory: Path, step: int) -> Board | None:
+    """A board where wanted, or where not said and installed; asking for one without tensorboard is an error."""
+    if wanted is False:
+        return None
+    if find_spec("tensorboard") is None:
+        if wanted:
+            raise UsageError('tensorboard is not installed: pip install "scornn[tensorboard]"')
+        return None
+    return Board(directory, step)

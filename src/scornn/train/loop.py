@@ -1,0 +1,275 @@
+"""The loop: steps, evaluations, checkpoints, and an end at a step boundary.
+
+All that the loop knows besides the engine is a :class:`Ledger` of plain values; a checkpoint is the engine's
+state and the ledger, and a run that goes on from it cannot be told from one that never stopped.
+"""
+
+import math
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from scornn.errors import CheckpointError, DivergedError, UsageError
+from scornn.tasks import Task
+from scornn.train import checkpoint, provenance, state
+from scornn.train.config import Config, config_hash, to_table
+from scornn.train.distributed import World
+from scornn.train.engine import Clock, Engine
+from scornn.train.progress import Figures, Silent
+from scornn.train.run import Run, label, task_name
+from scornn.train.signals import StopRequest
+
+Metrics = dict[str, float]
+_NOT_ORTHOGONAL = 1e-3
+"""‖WᵀW − I‖_F of a constrained float32 W is about n·eps; past this something is wrong."""
+
+
+@dataclass
+class Ledger:
+    """Where a run stands."""
+
+    step: int = 0
+    window: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """Sum and number of the losses since the last training line."""
+    evaluate: bool = False
+    """An evaluation is due at this step and has not been made."""
+    reached: bool = False
+    """``stop_when`` was fulfilled."""
+    seconds: float = 0.0
+    """In training steps; ``elapsed`` counts evaluations and checkpoints too."""
+    elapsed: float = 0.0
+    final: dict[str, Metrics] = field(default_factory=dict)
+    best: dict[str, Any] | None = None
+    best_by_valid: dict[str, Any] | None = None
+
+
+class Trainer:
+    """Trains one config. :meth:`attach` gives it a run directory; without one it leaves no trace."""
+
+    def __init__(self, config: Config, task: Task, world: World, clock: Clock | None = None) -> None:
+        self.config, self.task, self.world, self.clock = config, task, world, clock
+        self.engine = Engine(config, task, world)
+        self.ledger = Ledger()
+        self.steps_per_epoch = task.num_batches("train")
+        self.total = config.steps or (config.epochs or 0) * self.steps_per_epoch
+        self.splits = [split for split in task.splits if split != "train"]
+        self.run_directory: Run | None = None
+        self.display = Silent(Figures(self.total, task.baseline, task.headline))
+        self._board: Callable[[Mapping[str, Any]], None] | None = None
+        self._data = task.fingerprint()
+        self._kept_best: int | None = None
+        self._check_stop_when()
+
+    def attach(self, run: Run, display: Callable[[Figures], Silent] = Silent) -> None:
+        """Write in this run directory and show progress on this display."""
+        self.run_directory = run
+        self.display = display(self.display.figures)
+
+    def send_records_to(self, board: Callable[[Mapping[str, Any]], None]) -> None:
+        """Give each line of the metrics to a viewer too."""
+        self._board = board
+
+    def resume(self, saved: checkpoint.Checkpoint) -> None:
+        """Go on from a checkpoint of the same config and data."""
+        found, expected = saved.state["config_hash"], config_hash(self.config)
+        if found != expected:
+            raise CheckpointError(
+                f"{saved.path} belongs to another config: it has hash {found[:12]}, this run's config.json has "
+                f"{expected[:12]}; restore config.json or start a new run"
+            )
+        if saved.state["data"] != self._data:
+            raise CheckpointError(f"{saved.path} was trained on other data: {saved.state['data']}, found {self._data}")
+        self.ledger = Ledger(**saved.state["ledger"])
+        self.ledger.reached &= bool(self.config.stop_when)
+        self._kept_best = saved.state["kept_best"]
+        for key, here in self._numerics().items():
+            there = saved.state["numerics"].get(key)
+            if there != here:
+                self.say(f"may not resume bit for bit: {key} was {there}, is {here}")
+        if self.run_directory:
+            self.run_directory.truncate_metrics(saved.state["metrics_bytes"])
+        state.restore(self.engine, saved.model, saved.training, saved.state)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self.ledger.evaluate and (self.ledger.reached or self.ledger.step >= self.total)
+
+    def run(self) -> int:
+        """Train to the end, or to the boundary after SIGINT or SIGTERM. Returns the signal, 0 at the end."""
+        self.display.begin(self.ledger.step)
+        started, before = time.perf_counter(), self.ledger.elapsed
+        with StopRequest() as stop:
+            try:
+                agreed = False  # every process must leave at the same step
+                while not self.finished:
+                    if agreed or (self.world.size == 1 and stop):
+                        self._save()
+                        return stop.signal or signal.SIGTERM
+                    if self.ledger.evaluate:
+                        improved = self._evaluate(stop)
+                        due = improved or self.finished
+                    else:
+                        agreed = self._step(bool(stop))
+                        due = False
+                    self.ledger.elapsed = before + time.perf_counter() - started
+                    at_boundary = self.ledger.step % self.config.checkpoint_every == 0
+                    if due or (at_boundary and not self.ledger.evaluate and not stop):
+                        self._save()
+                    if self.clock:
+                        self.clock("rest")
+            finally:
+                self.display.close()
+        return 0
+
+    def say(self, text: str) -> None:
+        """A line for people, in the log too."""
+        self.display.say(text)
+        if self.run_directory:
+            self.run_directory.log(text)
+
+    def _step(self, stop: bool) -> bool:
+        ledger, begun = self.ledger, time.perf_counter()
+        epoch, number = divmod(ledger.step, self.steps_per_epoch)
+        try:
+            outcome = self.engine.step(epoch, number, stop, self.clock)
+        except DivergedError as error:
+            raise DivergedError(f"not finite at step {ledger.step + 1}: {error}; the update was not applied") from None
+        ledger.step += 1
+        ledger.window = [ledger.window[0] + outcome.loss, ledger.window[1] + 1]
+        ledger.seconds += time.perf_counter() - begun
+        last = ledger.step == self.total
+        if last or ledger.step % self.config.log_every == 0:
+            self._record("train", {"loss": ledger.window[0] / ledger.window[1]}, self.engine.orthogonality())
+            ledger.window = [0.0, 0.0]
+        ledger.evaluate = last or ledger.step % (self.config.eval_every or self.steps_per_epoch) == 0
+        self.display.stepped(ledger.step, outcome.loss)
+        return outcome.stop
+
+    def _evaluate(self, stop: StopRequest) -> bool:
+        """Measure every split; True where the run became better than ever on the one that selects."""
+        results: dict[str, Metrics] = {}
+        for split in self.splits:
+            metrics = self.engine.evaluate(split, lambda: bool(stop))
+            if metrics is None:
+                return False
+            if not all(math.isfinite(value) for value in metrics.values()):
+                raise DivergedError(f"not finite at step {self.ledger.step}, evaluating {split}: {metrics}")
+            results[split] = metrics
+        orthogonality = self.engine.orthogonality()
+        for split, metrics in results.items():
+            self._record(split, metrics, orthogonality)
+        if self.run_directory:
+            self.run_directory.flush_metrics()
+        if orthogonality is not None and not orthogonality < _NOT_ORTHOGONAL:
+            self.say(f"step {self.ledger.step}: W is no longer orthogonal, ‖WᵀW − I‖_F = {orthogonality:.3g}")
+        self.ledger.evaluate = False
+        self.ledger.final = results
+        improved = self._note_best(results)
+        self.ledger.reached = bool(self.config.stop_when) and all(
+            self._reached(name, value) for name, value in self.config.stop_when.items()
+        )
+        self.display.evaluated(results, orthogonality)
+        return improved
+
+    def _note_best(self, results: dict[str, Metrics]) -> bool:
+        """The paper's figure is the best test evaluation; the honest one is chosen on data set aside."""
+        name, ledger = self.task.headline, self.ledger
+        at: dict[str, Any] = {"step": ledger.step, "epoch": self._epoch(), "split": "test"}
+        at["value"] = results["test"][name]
+        new_best = ledger.best is None or self._better(at["value"], ledger.best["value"])
+        if new_best:
+            ledger.best = at
+        if "valid" not in results:
+            self._kept_best = ledger.step if new_best else self._kept_best
+            return new_best
+        valid = results["valid"][name]
+        chosen = ledger.best_by_valid is None or self._better(valid, ledger.best_by_valid["valid"])
+        if chosen:
+            ledger.best_by_valid = {**at, "valid": valid}
+            self._kept_best = ledger.step
+        return chosen
+
+    def _record(self, split: str, metrics: Metrics, orthogonality: float | None) -> None:
+        record: dict[str, Any] = {"step": self.ledger.step, "epoch": self._epoch(), "split": split, **metrics}
+        if orthogonality is not None:
+            record["orthogonality"] = orthogonality
+        record["seconds"] = round(self.ledger.seconds, 6)
+        if self.run_directory:
+            self.run_directory.append(record)
+        if self._board:
+            self._board(record)
+
+    def _save(self) -> None:
+        """A checkpoint, then what may be deleted because of it, then the summary that agrees with it."""
+        run = self.run_directory
+        if run is None:
+            return
+        model, training, plain = state.capture(self.engine)
+        values = {
+            **plain,
+            "config": to_table(self.config),
+            "config_hash": config_hash(self.config),
+            "numerics": self._numerics(),
+            "data": self._data,
+            "ledger": asdict(self.ledger),
+            "kept_best": self._kept_best,
+            "metrics_bytes": run.sync_metrics(),
+        }
+        checkpoint.save(run.checkpoints, self.ledger.step, model, training, values)
+        keep = {*checkpoint.steps(run.checkpoints)[-2:], self.ledger.step}
+        checkpoint.prune(run.checkpoints, keep | ({self._kept_best} if self._kept_best is not None else set()))
+        run.write_summary(self.summary())
+
+    def summary(self) -> dict[str, Any]:
+        """What ``summary.json`` holds."""
+        ledger = self.ledger
+        return {
+            "task": task_name(self.config),
+            "model": self.config.model.name,
+            "name": label(self.config),
+            "parameters": self.engine.parameter_count(),
+            "steps": ledger.step,
+            "epochs": ledger.step / self.steps_per_epoch,
+            "finished": self.finished,
+            "baseline": self.task.baseline,
+            "headline": self.task.headline,
+            "goal": self.task.goal,
+            "final": ledger.final,
+            "best": ledger.best,
+            "best_by_valid": ledger.best_by_valid,
+            "orthogonality": self.engine.orthogonality(),
+            "seconds": ledger.seconds,
+            "seconds_per_step": ledger.seconds / max(1, ledger.step),
+            "seconds_with_evaluation": ledger.elapsed,
+            "config_hash": config_hash(self.config),
+            "versions": provenance.versions(),
+            "machine": provenance.machine(),
+            "numerics": self._numerics(),
+        }
+
+    def _epoch(self) -> int:
+        """The epoch, from 1, that the last step belongs to."""
+        return (max(self.ledger.step, 1) - 1) // self.steps_per_epoch + 1
+
+    def _better(self, new: float, old: float) -> bool:
+        return new > old if self.task.goal == "max" else new < old
+
+    def _reached(self, name: str, value: float) -> bool:
+        """Losses and a headline to be minimised count downwards, every other metric upwards."""
+        found = self.ledger.final["test"][name]
+        downwards = name == "loss" or (name == self.task.headline and self.task.goal == "min")
+        return found <= value if downwards else found >= value
+
+    def _check_stop_when(self) -> None:
+        for name in self.config.stop_when:
+            if name not in ("loss", self.task.headline):
+                raise UsageError(
+                    f"stop_when.{name}: {self.task.name} stops on loss or {self.task.headline}, not on {name}"
+                )
+
+    def _numerics(self) -> dict[str, str]:
+        layer_backend = getattr(self.engine.model.layer, "backend", "torch")
+        return provenance.numerics(layer_backend, self.config.threads, self.world.size, self.config.device)

@@ -1,0 +1,170 @@
+"""Start a run, resume one, evaluate one: the loop with everything that stands around it."""
+
+import os
+import signal
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from scornn import tasks
+from scornn.errors import CheckpointError, ScornnError, StorageError
+from scornn.train import checkpoint, distributed, provenance, state
+from scornn.train.board import open_board
+from scornn.train.config import Config, config_hash
+from scornn.train.distributed import World
+from scornn.train.engine import Engine
+from scornn.train.loop import Trainer
+from scornn.train.progress import Silent, show
+from scornn.train.run import Run, place, read_config
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended. ``signal`` is 0, or the one that stopped it; ``first`` marks the process that speaks."""
+
+    path: Path
+    signal: int
+    summary: dict[str, Any]
+    first: bool = True
+
+    @property
+    def exit_code(self) -> int:
+        return 128 + self.signal if self.signal else 0
+
+
+def start(config: Config, out: Path | None = None, *, quiet: bool = False, tensorboard: bool | None = None) -> Result:
+    """Train a config in a new run directory.
+
+    Under torchrun a run of the same config is taken up where it stands, so that a restarted job goes on by
+    itself.
+    """
+    world = distributed.start(config.device)
+    try:
+        trainer = _prepare(config, world)
+        path, there = world.from_first(lambda: _as_json(place(config, out, join=world.launched)))
+        return _train(trainer, Path(path), there, quiet, tensorboard)
+    finally:
+        world.close()
+
+
+def resume(
+    path: Path,
+    *,
+    steps: int | None = None,
+    epochs: int | None = None,
+    data: Path | None = None,
+    quiet: bool = False,
+    tensorboard: bool | None = None,
+) -> Result:
+    """Go on with a run from its newest good checkpoint, or from its seed where it has none.
+
+    ``steps`` or ``epochs`` give the run a new end, ``data`` another place of its files.
+    """
+    config = read_config(path)
+    if steps is not None or epochs is not None:
+        config = msgspec.structs.replace(config, steps=steps, epochs=epochs, stop_when={})
+    if data is not None:
+        config = msgspec.structs.replace(config, data=str(data))
+    world = distributed.start(config.device)
+    try:
+        return _train(_prepare(config, world), path, True, quiet, tensorboard)
+    finally:
+        world.close()
+
+
+def evaluate(path: Path, *, best: bool = False, data: Path | None = None) -> dict[str, Any]:
+    """Every metric of every split but the training one, with the newest or the best weights of a run."""
+    task, engine, saved = load(path, best=best, data=data)
+    return {
+        "run": str(path),
+        "step": saved.step,
+        "parameters": engine.parameter_count(),
+        "orthogonality": engine.orthogonality(),
+        "splits": {split: engine.evaluate(split) for split in task.splits if split != "train"},
+    }
+
+
+def load(
+    path: Path, *, best: bool = False, data: Path | None = None
+) -> tuple[tasks.Task, Engine, checkpoint.Checkpoint]:
+    """A run's task and its network with the newest (or best) weights. Nothing is written or locked."""
+    config = read_config(path)
+    saved = checkpoint.newest(path / "checkpoints", warn=lambda text: None)
+    if saved is None:
+        raise CheckpointError(f"{path} has no checkpoint yet; train it with `scornn resume {path}`")
+    if best and saved.state["kept_best"] not in (None, saved.step):
+        saved = checkpoint.load(path / "checkpoints" / f"step-{saved.state['kept_best']}")
+    if saved.state["config_hash"] != config_hash(config):
+        raise CheckpointError(f"{saved.path} belongs to another config than {path / 'config.json'}")
+    if data is not None:
+        config = msgspec.structs.replace(config, data=str(data))
+    task = _task(config)
+    engine = Engine(config, task, World(device=config.device))
+    state.restore_model(engine.model, saved.model)
+    return task, engine, saved
+
+
+def _task(config: Config) -> tasks.Task:
+    torch.set_num_threads(config.threads)
+    if config.device == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    return tasks.make(config.task, config.seed, Path(config.data) if config.data else None)
+
+
+def _prepare(config: Config, world: World) -> Trainer:
+    """All that can be refused before a directory is made: data, sizes, options."""
+    return Trainer(config, _task(config), world)
+
+
+def _as_json(placed: tuple[Path, bool]) -> tuple[str, bool]:
+    return str(placed[0]), placed[1]
+
+
+def _train(trainer: Trainer, path: Path, there: bool, quiet: bool, tensorboard: bool | None) -> Result:
+    with ExitStack() as stack:
+        step = trainer.world.from_first(lambda: _open(trainer, path, there, quiet, stack))
+        if step is not None:
+            trainer.resume(checkpoint.load(path / "checkpoints" / f"step-{step}"))
+        run = trainer.run_directory
+        if run is not None:
+            board = open_board(tensorboard, path / "tensorboard", trainer.ledger.step)
+            if board is not None:
+                stack.callback(board.close)
+                trainer.send_records_to(board.write)
+            run.log(f"training from step {trainer.ledger.step}, code {provenance.code_version()}")
+        try:
+            number = trainer.run()
+        except ScornnError as error:
+            if run is not None:
+                with suppress(StorageError):
+                    run.log(f"{type(error).__name__}: {error}")
+            raise
+        except RuntimeError as error:
+            if trainer.world.size > 1 and distributed.lost_peer(error):
+                raise ScornnError(f"another process of this job has gone: {error}") from error
+            raise
+        summary = trainer.summary()
+        if run is not None:
+            if not number:
+                run.write_summary(summary)
+            run.log(f"stopped by {signal.Signals(number).name}" if number else "finished")
+        return Result(path, number, summary, trainer.world.first)
+
+
+def _open(trainer: Trainer, path: Path, there: bool, quiet: bool, stack: ExitStack) -> int | None:
+    """On the first process: hold the directory, and name the checkpoint to go on from."""
+    run = stack.enter_context(Run(path))
+    trainer.attach(run, Silent if quiet else show)
+    saved = checkpoint.newest(run.checkpoints, trainer.say) if there else None
+    if saved is None:
+        run.truncate_metrics(0)
+    else:
+        # Newer ones are damaged, and their steps will be made again.
+        checkpoint.prune(run.checkpoints, {step for step in checkpoint.steps(run.checkpoints) if step <= saved.step})
+    run.write_config(trainer.config)
+    return saved.step if saved else None

@@ -1,0 +1,164 @@
+"""How training goes, for people: a live bar in a terminal, plain lines elsewhere, nothing when asked for silence."""
+
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+_PLAIN_SECONDS = 10.0
+_LIVE_SECONDS = 0.1
+
+
+@dataclass
+class Figures:
+    """What is shown: the loss against the baseline, the newest evaluation, speed, time left, orthogonality."""
+
+    total: int
+    baseline: float | None
+    headline: str
+    step: int = 0
+    loss: float | None = None
+    evaluation: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    orthogonality: float | None = None
+    _started: float = field(default_factory=time.perf_counter)
+    _first_step: int | None = None
+
+    def rate(self) -> float | None:
+        """Steps per second since the start of this process, evaluations included."""
+        made = self.step - (self._first_step or 0)
+        passed = time.perf_counter() - self._started
+        return made / passed if made > 0 and passed > 0 else None
+
+    def begin(self, step: int) -> None:
+        """Training (re)starts at this step, now."""
+        self.step = self._first_step = step
+        self._started = time.perf_counter()
+
+    def text(self) -> str:
+        """The figures in one line."""
+        parts = []
+        if self.loss is not None:
+            against = "" if self.baseline is None else f" (baseline {self.baseline:.4g})"
+            parts.append(f"loss {self.loss:.4g}{against}")
+        for split in ("valid", "test"):
+            if self.headline in self.evaluation.get(split, {}):
+                parts.append(f"{split} {self.headline} {self.evaluation[split][self.headline]:.4g}")
+        rate = self.rate()
+        if rate:
+            parts.append(f"{rate:.3g} steps/s")
+            parts.append(f"{_clock((self.total - self.step) / rate)} left")
+        if self.orthogonality is not None:
+            parts.append(f"‖WᵀW−I‖ {self.orthogonality:.1e}")
+        return " · ".join(parts)
+
+
+class Silent:
+    """Shows nothing: the base of the others, and what every process but the first uses."""
+
+    def __init__(self, figures: Figures) -> None:
+        self.figures = figures
+
+    def begin(self, step: int) -> None:
+        """Training starts or goes on at this step."""
+        self.figures.begin(step)
+
+    def stepped(self, step: int, loss: float) -> None:
+        """A step was made."""
+        self.figures.step, self.figures.loss = step, loss
+
+    def evaluated(self, metrics: Mapping[str, Mapping[str, float]], orthogonality: float | None) -> None:
+        """An evaluation was made."""
+        self.figures.evaluation, self.figures.orthogonality = metrics, orthogonality
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+
+class Plain(Silent):
+    """A line at every evaluation, and one every ten seconds."""
+
+    def __init__(self, figures: Figures, stream: TextIO) -> None:
+        super().__init__(figures)
+        self._stream, self._last = stream, time.perf_counter()
+
+    def stepped(self, step: int, loss: float) -> None:
+        super().stepped(step, loss)
+        now = time.perf_counter()
+        if now - self._last > _PLAIN_SECONDS:
+            self._line()
+
+    def evaluated(self, metrics: Mapping[str, Mapping[str, float]], orthogonality: float | None) -> None:
+        super().evaluated(metrics, orthogonality)
+        self._line()
+
+    def _line(self) -> None:
+        self._last = time.perf_counter()
+        self.say(f"step {self.figures.step}/{self.figures.total} · {self.figures.text()}")
+
+    def say(self, text: str) -> None:
+        with suppress(BrokenPipeError):  # nobody reads on; the run's files have it all
+            print(text, file=self._stream, flush=True)
+
+
+class Live(Silent):
+    """A bar and a line of figures under it, in a terminal."""
+
+    def __init__(self, figures: Figures) -> None:
+        super().__init__(figures)
+        self._bar = _make_bar(figures)
+        self._task = self._bar.add_task("", total=figures.total)
+        self._last = 0.0
+
+    def begin(self, step: int) -> None:
+        super().begin(step)
+        self._bar.update(self._task, completed=step)
+        self._bar.start()
+
+    def stepped(self, step: int, loss: float) -> None:
+        super().stepped(step, loss)
+        now = time.perf_counter()
+        if now - self._last > _LIVE_SECONDS:
+            self._last = now
+            self._bar.update(self._task, completed=step)
+
+    def say(self, text: str) -> None:
+        self._bar.console.print(text, markup=False, highlight=False)
+
+    def close(self) -> None:
+        self._bar.update(self._task, completed=self.figures.step)
+        self._bar.stop()
+
+
+def show(figures: Figures, stream: TextIO = sys.stdout) -> Silent:
+    """The display that suits the stream."""
+    return Live(figures) if stream is sys.stdout and stream.isatty() else Plain(figures, stream)
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def _make_bar(figures: Figures) -> "RichProgress":
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    class Bar(Progress):
+        def get_renderables(self) -> Iterable[RenderableType]:
+            yield self.make_tasks_table(self.tasks)
+            yield Text(figures.text(), overflow="fold")
+
+    columns = (MofNCompleteColumn(), BarColumn(None), TaskProgressColumn(), TimeElapsedColumn())
+    return Bar(*columns, expand=True, refresh_per_second=4)
