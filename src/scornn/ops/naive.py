@@ -21,12 +21,12 @@ def recurrence(
 ) -> tuple[Tensor, Tensor]:
     act = ACTIVATIONS[activation].value
     layout = Layout.of(x, batch_sizes, reverse)
-    inputs = (x.flatten(0, 1) if batch_sizes is None else x) @ U.mT
+    inputs = ((x.flatten(0, 1) if batch_sizes is None else x) @ U.mT).split(layout.sizes)  # U x_t, by time
     h = h0[:0]
     states = []
-    for step in layout:
+    for step, Ux in zip(layout, reversed(inputs) if reverse else inputs, strict=True):
         h = h[: step.size] if step.carried == step.size else torch.cat([h, h0[step.carried : step.size]])
-        h = act(inputs[step.rows] + h @ W.mT, b)
+        h = act(Ux + h @ W.mT, b)
         states.append(h)
     output = torch.cat(states[::-1] if reverse else states)
     h_n = output.index_select(0, layout.last_rows(output.device))

@@ -1,14 +1,224 @@
-"""The rung on the C++ kernel of ``csrc/``.
+"""The rung on the C++ kernel of ``csrc/``: threads, memory and autograd around its C interface.
 
-(Placeholder until the kernel lands. KERNEL AUTHOR: replace this file; build on ``ops.custom.register("native",
-_forward, _backward)``, which makes the custom ops, fakes, autograd (with grads not materialised), and the error on a
-second derivative; see manual.py for its use. The dispatcher in recurrence.py calls only unavailable() and recurrence.)
+The batch is cut into shards of rows, one for each thread; a shard goes through all time steps without waiting for
+the others. Each shard sums its own gradients of W, U and b; the sums are added in the order of the shards, so that
+results are the same bits from call to call.
 """
 
-from scornn.ops import manual
+from __future__ import annotations
 
-recurrence = manual.recurrence
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from scornn.ops import library
+from scornn.ops.custom import Gradients, Needs, register
+
+_SERIAL = 8e6  # floating-point operations under which handing work to another thread costs more than it saves
 
 
 def unavailable() -> str | None:
-    return "it has not been built"
+    """Why the kernel cannot run here; None where it can."""
+    loaded = library.load()
+    return loaded if isinstance(loaded, str) else None
+
+
+def _library() -> library.Library:
+    loaded = library.load()
+    if isinstance(loaded, str):
+        raise RuntimeError(f"the native kernel cannot run: {loaded}")
+    return loaded
+
+
+class _Workers:
+    """Threads that live as long as the process; a forked child starts its own."""
+
+    def __init__(self) -> None:
+        self._forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def run(self, tasks: Sequence[Callable[[], int]]) -> None:
+        """Run all tasks, the first in this thread, and raise if one of them fails."""
+        if len(tasks) > 1:
+            with self._lock:
+                if self._pool is None:
+                    self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="scornn")
+            others = [self._pool.submit(task) for task in tasks[1:]]
+            statuses = [tasks[0](), *(other.result() for other in others)]
+        else:
+            statuses = [task() for task in tasks]
+        for status in statuses:
+            if status:
+                error = MemoryError if status == 1 else RuntimeError
+                raise error(f"the native kernel failed: {library.STATUS.get(status, status)}")
+
+
+_workers = _Workers()
+
+
+def _shards(batch: int, flops: float, batch_sizes: Tensor | None) -> list[tuple[int, int]]:
+    """Ranges of rows with about the same work."""
+    count = min(torch.get_num_threads(), batch) if flops > _SERIAL else min(1, batch)
+    if batch_sizes is None or count <= 1:
+        bounds = [k * batch // count for k in range(count + 1)] if count else []
+    else:
+        lengths = torch.searchsorted(-batch_sizes, -torch.arange(batch))
+        work = lengths.cumsum(0)
+        middle = torch.arange(1, count) * int(work[-1]) // count
+        bounds = [0, *(torch.searchsorted(work, middle) + 1).tolist(), batch]
+    return [(begin, end) for begin, end in pairwise(bounds) if begin < end]
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    return tensor.resolve_neg().contiguous()
+
+
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
+
+
+def _strides(tensor: Tensor) -> tuple[int, ...]:
+    """(time, row, column); packed rows have no time stride."""
+    return tensor.stride() if tensor.dim() == 3 else (0, *tensor.stride())
+
+
+def _check_sizes(batch_sizes: Tensor, rows: int) -> None:
+    if (
+        batch_sizes.device.type != "cpu"
+        or batch_sizes.dtype != torch.int64
+        or int(batch_sizes.sum()) != rows
+        or bool((batch_sizes[1:] > batch_sizes[:-1]).any())
+        or int(batch_sizes[-1]) < 1
+    ):
+        raise ValueError(
+            "expected batch_sizes of a PackedSequence: positive int64 numbers on the CPU that never grow and add up "
+            f"to the {rows} rows of x; got {batch_sizes}"
+        )
+
+
+class _Call:
+    """One call of the kernel: its arguments, and the tensors that must live as long as it runs."""
+
+    def __init__(
+        self,
+        x: Tensor,
+        h0: Tensor,
+        W: Tensor,
+        U: Tensor,
+        b: Tensor | None,
+        output: Tensor,
+        h_n: Tensor | None,
+        activation: str,
+        batch_sizes: Tensor | None,
+        reverse: bool,
+    ) -> None:
+        self.kernel = _library()
+        x, h0, W, U, output = x.resolve_neg(), _dense(h0), _dense(W), _dense(U), _dense(output)
+        b = None if b is None else _dense(b)
+        batch_sizes = None if batch_sizes is None else batch_sizes.contiguous()
+        self.keep = (x, h0, W, U, b, output, h_n, batch_sizes)
+        n, m = U.shape
+        self.sequence = library.Sequence(
+            x.shape[0] if batch_sizes is None else batch_sizes.shape[0],
+            h0.shape[0],
+            n,
+            m,
+            0 if x.dtype == torch.float32 else 1,
+            library.ACTIVATION[activation],
+            reverse,
+            self.kernel.isa,
+            _address(batch_sizes),
+            x.data_ptr(),
+            _strides(x),
+            h0.data_ptr(),
+            W.data_ptr(),
+            U.data_ptr(),
+            _address(b),
+            output.data_ptr(),
+            _address(h_n),
+        )
+        self.shards = _shards(h0.shape[0], 2.0 * output.numel() * (n + m), batch_sizes)
+
+    def forward(self) -> None:
+        sequence = ctypes.byref(self.sequence)
+        _workers.run([partial(self.kernel.forward, sequence, *rows) for rows in self.shards])
+
+    def backward(self, gradients: list[library.Gradients]) -> None:
+        """One set of gradients for each shard."""
+        sequence = ctypes.byref(self.sequence)
+        tasks = [
+            partial(self.kernel.backward, sequence, ctypes.byref(shard_gradients), *rows)
+            for shard_gradients, rows in zip(gradients, self.shards, strict=True)
+        ]
+        _workers.run(tasks)
+
+
+def _forward(
+    x: Tensor,
+    h0: Tensor,
+    W: Tensor,
+    U: Tensor,
+    b: Tensor | None,
+    activation: str,
+    batch_sizes: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, Tensor]:
+    if batch_sizes is not None:
+        _check_sizes(batch_sizes, x.shape[0])
+    output = x.new_empty(*x.shape[:-1], W.shape[0])
+    h_n = h0.new_empty(h0.shape)
+    _Call(x, h0, W, U, b, output, h_n, activation, batch_sizes, reverse).forward()
+    return output, h_n
+
+
+def _backward(
+    grad_output: Tensor | None,
+    grad_h_n: Tensor | None,
+    x: Tensor,
+    h0: Tensor,
+    W: Tensor,
+    U: Tensor,
+    b: Tensor | None,
+    output: Tensor,
+    activation: str,
+    batch_sizes: Tensor | None,
+    reverse: bool,
+    needs: Needs,
+) -> Gradients:
+    call = _Call(x, h0, W, U, b, output, None, activation, batch_sizes, reverse)
+    grad_output = None if grad_output is None else grad_output.resolve_neg()
+    grad_h_n = None if grad_h_n is None else _dense(grad_h_n)
+    dx = x.new_empty(x.shape) if needs.x else None
+    dh0 = h0.new_empty(h0.shape) if needs.h0 else None
+    parts = [  # gradients of W, U and b, one set for each shard
+        [p.new_empty(p.shape) if need and p is not None else None for p, need in zip((W, U, b), needs[2:], strict=True)]
+        for _ in call.shards
+    ]
+    incoming = (
+        _address(grad_output),
+        (0, 0, 0) if grad_output is None else _strides(grad_output),
+        _address(grad_h_n),
+    )
+    call.backward([library.Gradients(*incoming, _address(dx), _address(dh0), *map(_address, part)) for part in parts])
+    for part in parts[1:]:
+        for total, term in zip(parts[0], part, strict=True):
+            if total is not None and term is not None:
+                total += term
+    if not parts:  # an empty batch
+        parts = [[p.new_zeros(p.shape) if p is not None else None for p in (W, U, b)]]
+    return Gradients(dx, dh0, *parts[0])
+
+
+recurrence = register("native", _forward, _backward)

@@ -1,0 +1,92 @@
+// The activations and their gradients.
+//
+// forward(z, b) -> h.  backward(dh, h, b, db) -> dz, from the state h alone; db receives the gradient of the bias, by
+// lane. A NaN goes through every one of them: comparisons are written so that it takes the branch that keeps it.
+#pragma once
+#include "tanh.h"
+
+namespace scornn {
+namespace SCORNN_ISA {
+
+template <class T> struct Identity {
+    using V = Vec<T>;
+    static constexpr bool pairs = false;
+    static SCORNN_INLINE V forward(V z, V b) { return z + b; }
+    static SCORNN_INLINE V backward(V dh, V, V, V &db) { return db = dh; }
+};
+
+template <class T> struct ReLU {
+    using V = Vec<T>;
+    static constexpr bool pairs = false;
+    static SCORNN_INLINE V forward(V z, V b) {
+        z += b;
+        return z <= T(0) ? V{} : z;
+    }
+    static SCORNN_INLINE V backward(V dh, V h, V, V &db) { return db = h <= T(0) ? V{} : dh; }
+};
+
+template <class T> struct LeakyReLU {
+    using V = Vec<T>;
+    static constexpr bool pairs = false;
+    static constexpr T slope = T(0.1);
+    static SCORNN_INLINE V forward(V z, V b) {
+        z += b;
+        return z > T(0) ? z : slope * z;
+    }
+    static SCORNN_INLINE V backward(V dh, V h, V, V &db) { return db = h > T(0) ? dh : slope * dh; }
+};
+
+template <class T> struct Tanh {
+    using V = Vec<T>;
+    static constexpr bool pairs = false;
+    static SCORNN_INLINE V forward(V z, V b) { return tanh<T>(z + b); }
+    static SCORNN_INLINE V backward(V dh, V h, V, V &db) { return db = dh * (T(1) - h * h); }
+};
+
+// h = sign(z) relu(|z| + b); where h is not 0, dh/dz = 1 and dh/db = sign(h).
+template <class T> struct ModReLU {
+    using V = Vec<T>;
+    static constexpr bool pairs = false;
+    static SCORNN_INLINE V forward(V z, V b) {
+        V r = absolute<T>(z) + b;
+        V h = r <= T(0) ? V{} : (V)(bits<T>(r) | sign_bit<T>(z));
+        return z == T(0) ? z * r : h;
+    }
+    static SCORNN_INLINE V backward(V dh, V h, V, V &db) {
+        V dz = h == T(0) ? V{} : dh;
+        db = (V)(bits<T>(dz) ^ sign_bit<T>(h));
+        return dz;
+    }
+};
+
+// A complex unit in two adjacent lanes, r = |z|, h = z g, g = relu(r + b) / (r + eps).
+// Backward: |h| = r (r + b) / (r + eps), so r is the positive root of r^2 + (b - |h|) r - |h| eps = 0; with the unit
+// vector u = z/r = h/|h| and c = <dh, u>,
+//     dz = g dh + c r g'(r) u,   g'(r) = (eps - b) / (r + eps)^2,   db = c r / (r + eps).
+template <class T> struct ComplexModReLU {
+    using V = Vec<T>;
+    static constexpr bool pairs = true;
+    static constexpr T eps = T(1e-5);
+    static SCORNN_INLINE V sum_pairs(V v) { return v + swap_pairs<T>(v); }
+    static SCORNN_INLINE V forward(V z, V b) {
+        V r = square_root<T>(sum_pairs(z * z));
+        V a = r + b;
+        return a <= T(0) ? V{} : z * (a / (r + eps));
+    }
+    static SCORNN_INLINE V backward(V dh, V h, V b, V &db) {
+        V q = square_root<T>(sum_pairs(h * h));  // |h|
+        V p = q - b;
+        V d = square_root<T>(p * p + T(4) * eps * q);
+        V r = p >= T(0) ? T(0.5) * (p + d) : T(2) * eps * q / (d - p);  // the root without cancellation
+        V u = h / q;
+        V c = sum_pairs(dh * u);
+        V s = r + eps;
+        V dz = q / r * dh + c * r * (eps - b) / (s * s) * u;
+        V zero{};
+        db = q == T(0) ? zero : c * r / s;
+        return q == T(0) ? zero : dz;
+    }
+};
+
+}  // namespace SCORNN_ISA
+}  // namespace scornn

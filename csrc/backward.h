@@ -1,0 +1,141 @@
+// The gradients, from the states alone, for the rows of a shard; time runs backwards.
+//
+//     dz_t = act'(h_t) (dh_t + gradient of output_t),   [dh_{t-1} dx_t] = dz_t [W U],   [dW dU] += dz_t^T [h_{t-1} x_t].
+//
+// dz and [h x] of some steps are kept as panels until about kDepth rows have come together; then they enter [dW dU] by one
+// product that stays in cache.
+#pragma once
+#include "activation.h"
+#include "product.h"
+#include "sequence.h"
+
+namespace scornn {
+namespace SCORNN_ISA {
+
+constexpr i64 kDepth = 192;
+
+// Turns dh (panels) into dz (panels) for `rows` rows with the states h (rows, n), after adding the gradient g of the
+// output (NULL: none); adds the bias gradient, by lane, to db.
+template <class T, template <class> class Act>
+void differentiate(const Panels<T> &dh, i64 rows, const T *h, const T *g, i64 g_row, i64 g_column, const Panels<T> &bias,
+                   i64 n, Panels<T> &dz, i64 dz_row, Panels<T> &db) {
+    for (i64 column = 0; column < n; column += kWidth<T>) {
+        const i64 panel = column / kPanel<T>, lane = column % kPanel<T>, left = n - column;
+        const Vec<T> b = load(bias.at(panel, 0) + lane);
+        Vec<T> sum{};
+        for (i64 r = 0; r < rows; ++r) {
+            Vec<T> d = load(dh.at(panel, r) + lane), db_row;
+            if (g && g_column == 1) {
+                d += load_first(g + r * g_row + column, left);
+            } else if (g) {
+                for (i64 i = 0; i < smaller<i64>(left, kWidth<T>); ++i) d[i] += g[r * g_row + (column + i) * g_column];
+            }
+            const Vec<T> state = load_first(h + r * n + column, left);
+            d = Act<T>::backward(d, state, b, db_row);
+            d = state == state ? d : state;  // a NaN state has a NaN gradient
+            store(dz.at(panel, dz_row + r) + lane, d);
+            sum += db_row;
+        }
+        T *total = db.at(panel, 0) + lane;
+        store(total, load(total) + sum);
+    }
+}
+
+template <class T, template <class> class Act> class Backward {
+  public:
+    Backward(const scornn_sequence &s, const scornn_gradients &g) : s_(s), g_(g), n_(s.hidden), m_(s.input) {}
+
+    int run(i64 row_begin, i64 row_end) {
+        const i64 most = smaller<i64>(kBlock, row_end - row_begin);
+        depth_ = larger<i64>(most, smaller<i64>(kDepth, most * s_.steps));
+        if (!pack_backward(s_, B_) || !pack_bias(s_, bias_) || !carry_.allocate(most, n_ + m_) ||
+            !dz_.allocate(depth_, n_) || !db_.allocate(1, n_) || !db_chunk_.allocate(1, n_))
+            return SCORNN_OUT_OF_MEMORY;
+        if ((g_.W || g_.U) && (!hx_.allocate(depth_, n_ + m_) || !G_.allocate(n_, n_ + m_))) return SCORNN_OUT_OF_MEMORY;
+        const i64 blocks = (row_end - row_begin + kBlock - 1) / kBlock;
+        for (i64 k = 0; k < blocks; ++k) {
+            const i64 begin = row_begin + k * (row_end - row_begin) / blocks;
+            run_block(begin, row_begin + (k + 1) * (row_end - row_begin) / blocks - begin);
+        }
+        write_sums();
+        return SCORNN_OK;
+    }
+
+  private:
+    void run_block(i64 begin, i64 rows) {
+        Block<T> block(s_, begin, rows);
+        const T *output = static_cast<const T *>(s_.output), *h0 = static_cast<const T *>(s_.h0);
+        const T *dh_n = static_cast<const T *>(g_.h_n);
+        T *dx = static_cast<T *>(g_.x), *dh0 = static_cast<T *>(g_.h0);
+        const i64 width = panels<T>(n_);
+        for (i64 index = s_.steps - 1; index >= 0; --index) {
+            block.move_to(index);
+            const i64 alive = block.alive(index), before = block.alive(index - 1);
+            for (i64 r = block.alive(index + 1); r < alive; ++r) {  // sequences that end here
+                if (dh_n) {
+                    carry_.put(r, 0, dh_n + (begin + r) * n_, 1, n_);
+                } else {
+                    const T zero = 0;
+                    carry_.put(r, 0, &zero, 0, n_);
+                }
+            }
+            if (filled_ + alive > depth_) add_chunk();
+            const T *g = g_.output ? block.find(g_.output, g_.output_stride) : nullptr;
+            differentiate<T, Act>(carry_, alive, output + block.row() * n_, g, g_.output_stride[1], g_.output_stride[2],
+                                  bias_, n_, dz_, filled_, db_chunk_);
+            if (g_.W || g_.U) keep_inputs(block, alive, before, index > 0 ? output + block.row_before() * n_ : nullptr,
+                                          h0 + begin * n_);
+            const i64 first = index > 0 || dh0 ? 0 : n_ / kPanel<T>;
+            const i64 last = dx ? panels<T>(n_ + m_) : width;
+            if (first < last && (index > 0 || dh0 || dx))
+                multiply(dz_.at(0, filled_), dz_.stride(), alive, B_, n_, first, last, carry_.at(0, 0), carry_.stride());
+            if (dx)
+                for (i64 r = 0; r < alive; ++r) carry_.get(r, n_, dx + (block.row() + r) * m_, m_);
+            if (dh0)
+                for (i64 r = before; r < alive; ++r) carry_.get(r, 0, dh0 + (begin + r) * n_, n_);
+            filled_ += alive;
+        }
+        add_chunk();
+    }
+
+    void keep_inputs(const Block<T> &block, i64 alive, i64 before, const T *h, const T *h0) {
+        const T *x = block.find(s_.x, s_.x_stride);
+        for (i64 r = 0; r < alive; ++r) {
+            if (g_.W) hx_.put(filled_ + r, 0, (r < before ? h : h0) + r * n_, 1, n_);
+            if (g_.U) hx_.put(filled_ + r, n_, x + r * s_.x_stride[1], s_.x_stride[2], m_);
+        }
+    }
+
+    // Adds the rows kept so far to [dW dU] and db: sums of sums, which round less than one long chain.
+    void add_chunk() {
+        const i64 first = g_.W ? 0 : n_ / kPanel<T>;
+        if (g_.W || g_.U) add_outer(dz_, n_, hx_, first, panels<T>(g_.U ? n_ + m_ : n_), filled_, G_);
+        for (i64 p = 0; p < panels<T>(n_); ++p)
+            for (i64 i = 0; i < kPanel<T>; i += kWidth<T>) {
+                T *sum = db_chunk_.at(p, 0) + i, *total = db_.at(p, 0) + i;
+                store(total, load(total) + load(sum));
+                store(sum, Vec<T>{});
+            }
+        filled_ = 0;
+    }
+
+    void write_sums() {
+        T *dW = static_cast<T *>(g_.W), *dU = static_cast<T *>(g_.U), *db = static_cast<T *>(g_.b);
+        for (i64 i = 0; i < n_; ++i) {
+            if (dW) G_.get(i, 0, dW + i * n_, n_);
+            if (dU) G_.get(i, n_, dU + i * m_, m_);
+        }
+        const i64 lanes = Act<T>::pairs ? 2 : 1;
+        if (db)
+            for (i64 j = 0; j < n_ / lanes; ++j) db_.get(0, j * lanes, db + j, 1);
+    }
+
+    const scornn_sequence &s_;
+    const scornn_gradients &g_;
+    const i64 n_, m_;
+    i64 depth_ = 0, filled_ = 0;
+    Panels<T> B_, bias_, carry_, dz_, hx_, G_, db_, db_chunk_;
+};
+
+}  // namespace SCORNN_ISA
+}  // namespace scornn

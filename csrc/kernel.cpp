@@ -1,0 +1,55 @@
+// One instruction set's kernel: this file is compiled once for each, with SCORNN_ISA naming its namespace.
+#include "kernel.h"
+
+#include "backward.h"
+#include "forward.h"
+
+namespace scornn {
+namespace SCORNN_ISA {
+namespace {
+
+template <class T, template <class> class Act>
+int run(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
+    return g ? Backward<T, Act>(s, *g).run(begin, end) : forward_rows<T, Act>(s, begin, end);
+}
+
+template <class T> int choose(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
+    switch (s.activation) {
+        case SCORNN_IDENTITY: return run<T, Identity>(s, g, begin, end);
+        case SCORNN_RELU: return run<T, ReLU>(s, g, begin, end);
+        case SCORNN_LEAKY_RELU: return run<T, LeakyReLU>(s, g, begin, end);
+        case SCORNN_TANH: return run<T, Tanh>(s, g, begin, end);
+        case SCORNN_MODRELU: return run<T, ModReLU>(s, g, begin, end);
+        case SCORNN_COMPLEX_MODRELU: return run<T, ComplexModReLU>(s, g, begin, end);
+        default: return SCORNN_INVALID;
+    }
+}
+
+template <class T> double peak_of(i64 iterations) {
+    constexpr int kSums = 2 * kRows;
+    Vec<T> sum[kSums];
+    for (int i = 0; i < kSums; ++i) sum[i] = broadcast<T>(T(i));
+    Vec<T> factor = broadcast<T>(T(0.999)), term = broadcast<T>(T(0.001));
+    for (i64 k = 0; k < iterations; ++k) {
+        asm volatile("" : "+x"(factor), "+x"(term));
+        for (int i = 0; i < kSums; ++i) sum[i] = sum[i] * factor + term;
+    }
+    Vec<T> total{};
+    for (int i = 0; i < kSums; ++i) total += sum[i];
+    volatile T sink = total[0];
+    (void)sink;
+    return 2.0 * kSums * kWidth<T> * double(iterations);
+}
+
+}  // namespace
+
+int run(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
+    return s.dtype == SCORNN_FLOAT32 ? choose<float>(s, g, begin, end) : choose<double>(s, g, begin, end);
+}
+
+double peak(std::int32_t dtype, i64 iterations) {
+    return dtype == SCORNN_FLOAT32 ? peak_of<float>(iterations) : peak_of<double>(iterations);
+}
+
+}  // namespace SCORNN_ISA
+}  // namespace scornn

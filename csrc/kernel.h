@@ -1,0 +1,20 @@
+// What each instruction set's copy of kernel.cpp offers to dispatch.cpp.
+#pragma once
+#include "scornn.h"
+
+#define SCORNN_DECLARE(isa)                                                                             \
+    namespace scornn {                                                                                  \
+    namespace isa {                                                                                     \
+    /* Forward where gradients is NULL, else backward. */                                               \
+    int run(const scornn_sequence &, const scornn_gradients *, std::int64_t begin, std::int64_t end);   \
+    double peak(std::int32_t dtype, std::int64_t iterations);                                           \
+    }                                                                                                   \
+    }
+
+#include <cstdint>
+
+SCORNN_DECLARE(portable)
+SCORNN_DECLARE(avx2)
+SCORNN_DECLARE(avx512)
+
+#undef SCORNN_DECLARE

@@ -1,0 +1,76 @@
+// Panels: how the kernel lays out matrices.
+//
+// A matrix with `rows` rows is cut into panels of P = kPanel columns, each stored as [row][P]: element (r, c) is at
+// (c / P) * rows * P + r * P + c % P. A row's P numbers are two aligned vectors, and walking down a panel is a walk
+// through memory. Columns beyond the matrix's width fill the last panel and hold anything: nothing reads them.
+#pragma once
+#include <cstdlib>
+
+#include "vec.h"
+
+namespace scornn {
+namespace SCORNN_ISA {
+
+template <class T> SCORNN_INLINE i64 panels(i64 columns) { return (columns + kPanel<T> - 1) / kPanel<T>; }
+
+template <class T> class Panels {
+  public:
+    Panels() = default;
+    Panels(const Panels &) = delete;
+    Panels &operator=(const Panels &) = delete;
+    ~Panels() { std::free(data_); }
+
+    // False where memory is short. Contents: zero.
+    bool allocate(i64 rows, i64 columns) {
+        stride_ = rows * kPanel<T>;
+        i64 bytes = panels<T>(columns) * stride_ * i64(sizeof(T));
+        if (posix_memalign(reinterpret_cast<void **>(&data_), 64, larger<i64>(bytes, 64)) != 0) {
+            data_ = nullptr;
+            return false;
+        }
+        std::memset(data_, 0, bytes);
+        return true;
+    }
+
+    i64 stride() const { return stride_; }  // from one panel to the next
+    T *at(i64 panel, i64 row) { return data_ + panel * stride_ + row * kPanel<T>; }
+    const T *at(i64 panel, i64 row) const { return data_ + panel * stride_ + row * kPanel<T>; }
+
+    // Writes `count` numbers with the given stride into row `row`, from column `column` on.
+    void put(i64 row, i64 column, const T *source, i64 stride, i64 count) {
+        i64 panel = column / kPanel<T>, lane = column % kPanel<T>;
+        while (count > 0) {
+            i64 run = smaller<i64>(count, kPanel<T> - lane);
+            T *target = at(panel, row) + lane;
+            if (stride == 1 && run == kPanel<T>) {
+                std::memcpy(target, source, kPanel<T> * sizeof(T));
+            } else {
+                for (i64 i = 0; i < run; ++i) target[i] = source[i * stride];
+            }
+            source += run * stride;
+            count -= run;
+            lane = 0;
+            ++panel;
+        }
+    }
+
+    // The reverse of put, with stride 1.
+    void get(i64 row, i64 column, T *target, i64 count) const {
+        i64 panel = column / kPanel<T>, lane = column % kPanel<T>;
+        while (count > 0) {
+            i64 run = smaller<i64>(count, kPanel<T> - lane);
+            std::memcpy(target, at(panel, row) + lane, run * sizeof(T));
+            target += run;
+            count -= run;
+            lane = 0;
+            ++panel;
+        }
+    }
+
+  private:
+    T *data_ = nullptr;
+    i64 stride_ = 0;
+};
+
+}  // namespace SCORNN_ISA
+}  // namespace scornn

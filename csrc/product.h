@@ -1,0 +1,129 @@
+// The two register-tile products. Every result is one chain of multiply-adds in the order of k, whatever the height of
+// the tile it falls into: a row's numbers never depend on the rows beside it.
+#pragma once
+#include "panel.h"
+
+namespace scornn {
+namespace SCORNN_ISA {
+
+// Cuts `rows` into ceil(rows / kRows) tiles whose heights differ by at most one.
+struct Tiles {
+    i64 rows, count;
+    explicit Tiles(i64 rows) : rows(rows), count((rows + kRows - 1) / kRows) {}
+    i64 begin(i64 tile) const { return tile * rows / count; }
+};
+
+// C[r][c] = sum_k A[r][k] B[k][c] for kHeight rows and kCount panels of columns. A, B and C are stored as panels; the
+// k-th row of B belongs to the k-th column of A.
+template <class T, int kHeight, int kCount> struct TileProduct {
+    static constexpr int kVectors = 2 * kCount;
+
+    template <int kSteps>
+    static SCORNN_INLINE void steps(const T *a, const T *b, i64 b_stride, Vec<T> (&sum)[kHeight][kVectors]) {
+#pragma GCC unroll 4
+        for (int k = 0; k < kSteps; ++k) {
+            Vec<T> row[kVectors];
+            for (int v = 0; v < kVectors; ++v)
+                row[v] = load(b + k * kPanel<T> + (v / 2) * b_stride + (v % 2) * kWidth<T>);
+            for (int r = 0; r < kHeight; ++r) {
+                Vec<T> value = broadcast<T>(a[r * kPanel<T> + k]);
+                for (int v = 0; v < kVectors; ++v) sum[r][v] += value * row[v];
+            }
+        }
+    }
+
+    static void run(const T *a, i64 a_stride, const T *b, i64 b_stride, i64 depth, T *c, i64 c_stride) {
+        Vec<T> sum[kHeight][kVectors] = {};
+        i64 k = 0;
+        for (; k + kPanel<T> <= depth; k += kPanel<T>) {
+            steps<kPanel<T>>(a, b, b_stride, sum);
+            a += a_stride;
+            b += kPanel<T> * kPanel<T>;
+        }
+        for (; k < depth; ++k) {
+            steps<1>(a, b, b_stride, sum);
+            a += 1;
+            b += kPanel<T>;
+        }
+        for (int r = 0; r < kHeight; ++r)
+            for (int v = 0; v < kVectors; ++v)
+                store(c + (v / 2) * c_stride + r * kPanel<T> + (v % 2) * kWidth<T>, sum[r][v]);
+    }
+};
+
+// G[i][c] += sum_k D[k][i] H[k][c] for kHeight columns i of D and one panel of columns of H.
+template <class T, int kHeight> struct TileOuter {
+    static void run(const T *d, const T *h, i64 depth, T *g) {
+        Vec<T> sum[kHeight][2] = {};
+#pragma GCC unroll 4
+        for (i64 k = 0; k < depth; ++k) {
+            Vec<T> low = load(h + k * kPanel<T>), high = load(h + k * kPanel<T> + kWidth<T>);
+            for (int i = 0; i < kHeight; ++i) {
+                Vec<T> value = broadcast<T>(d[k * kPanel<T> + i]);
+                sum[i][0] += value * low;
+                sum[i][1] += value * high;
+            }
+        }
+        for (int i = 0; i < kHeight; ++i) {
+            T *row = g + i * kPanel<T>;
+            store(row, load(row) + sum[i][0]);
+            store(row + kWidth<T>, load(row + kWidth<T>) + sum[i][1]);
+        }
+    }
+};
+
+// The same with a height known only at run time.
+template <class T, int kCount, int kHeight = kRows, class... Args>
+SCORNN_INLINE void tile_product(i64 height, Args... args) {
+    if (height == kHeight) {
+        TileProduct<T, kHeight, kCount>::run(args...);
+    } else if constexpr (kHeight > 1) {
+        tile_product<T, kCount, kHeight - 1>(height, args...);
+    }
+}
+
+template <class T, int kHeight = kRows, class... Args> SCORNN_INLINE void tile_outer(i64 height, Args... args) {
+    if (height == kHeight) {
+        TileOuter<T, kHeight>::run(args...);
+    } else if constexpr (kHeight > 1) {
+        tile_outer<T, kHeight - 1>(height, args...);
+    }
+}
+
+// C = A B for `rows` rows from a and c on, and panels [first, last) of B's columns. Few rows take several panels at
+// once, so that enough independent sums are under way to hide the latency of the multiply-add.
+template <class T>
+void multiply(const T *a, i64 a_stride, i64 rows, const Panels<T> &B, i64 depth, i64 first, i64 last, T *c, i64 c_stride) {
+    i64 panel = first;
+    const i64 b_stride = B.stride();
+    if (rows == 1)
+        for (; panel + 4 <= last; panel += 4)
+            TileProduct<T, 1, 4>::run(a, a_stride, B.at(panel, 0), b_stride, depth, c + panel * c_stride, c_stride);
+    if (rows <= 3)
+        for (; panel + 2 <= last; panel += 2)
+            tile_product<T, 2, 3>(rows, a, a_stride, B.at(panel, 0), b_stride, depth, c + panel * c_stride, c_stride);
+    const Tiles tiles(rows);
+    for (; panel < last; ++panel)
+        for (i64 i = 0; i < tiles.count; ++i) {
+            i64 row = tiles.begin(i);
+            tile_product<T, 1>(tiles.begin(i + 1) - row, a + row * kPanel<T>, a_stride, B.at(panel, 0), b_stride, depth,
+                               c + panel * c_stride + row * kPanel<T>, c_stride);
+        }
+}
+
+// G += D^T H over `depth` rows: G (columns of D, columns of H), for panels [first, last) of H's columns.
+template <class T>
+void add_outer(const Panels<T> &D, i64 d_columns, const Panels<T> &H, i64 first, i64 last, i64 depth, Panels<T> &G) {
+    for (i64 panel = first; panel < last; ++panel)
+        for (i64 i = 0; i < d_columns; i += kPanel<T>) {
+            const Tiles tiles(smaller<i64>(kPanel<T>, d_columns - i));
+            for (i64 tile = 0; tile < tiles.count; ++tile) {
+                i64 lane = tiles.begin(tile);
+                tile_outer<T>(tiles.begin(tile + 1) - lane, D.at(i / kPanel<T>, 0) + lane, H.at(panel, 0), depth,
+                              G.at(panel, i + lane));
+            }
+        }
+}
+
+}  // namespace SCORNN_ISA
+}  // namespace scornn

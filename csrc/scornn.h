@@ -1,0 +1,89 @@
+/* The C interface of the recurrence kernel.
+ *
+ *     z_t = U x_t + W h_{t-1},   h_t = act(z_t)          for one batch of sequences.
+ *
+ * Every call is single-threaded and touches only the batch rows [row_begin, row_end): sequences are independent, so a
+ * caller gives disjoint shards to as many threads as it likes. No state is kept between calls.
+ *
+ * Sizes: T steps, B sequences, n hidden units, m inputs. Strides count elements and may be zero or negative.
+ */
+#ifndef SCORNN_H
+#define SCORNN_H
+
+#include <stdint.h>
+
+#define SCORNN_ABI_VERSION 1
+
+#if defined(__GNUC__)
+#define SCORNN_API __attribute__((visibility("default")))
+#else
+#define SCORNN_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum scornn_dtype { SCORNN_FLOAT32 = 0, SCORNN_FLOAT64 = 1 };
+
+enum scornn_activation {
+    SCORNN_IDENTITY = 0,
+    SCORNN_RELU = 1,
+    SCORNN_LEAKY_RELU = 2,      /* slope 0.1 */
+    SCORNN_TANH = 3,
+    SCORNN_MODRELU = 4,         /* sign(z) relu(|z| + b) */
+    SCORNN_COMPLEX_MODRELU = 5  /* adjacent pairs (re, im): z relu(|z| + b) / (|z| + 1e-5) */
+};
+
+enum scornn_isa { SCORNN_ISA_BEST = 0, SCORNN_ISA_PORTABLE = 1, SCORNN_ISA_AVX2 = 2, SCORNN_ISA_AVX512 = 3 };
+
+enum scornn_status { SCORNN_OK = 0, SCORNN_OUT_OF_MEMORY = 1, SCORNN_INVALID = 2 };
+
+/* One batch of sequences. With batch_sizes the batch is packed: step t holds the first batch_sizes[t] sequences (a
+ * non-increasing sequence), its rows follow those of step t-1, and stride [0] (time) of x is not used. */
+struct scornn_sequence {
+    int64_t steps, batch, hidden, input; /* T, B, n, m */
+    int32_t dtype, activation, reverse, isa;
+    const int64_t *batch_sizes;          /* (T,) or NULL */
+    const void *x;                       /* (T, B, m), or (N, m) packed */
+    int64_t x_stride[3];                 /* time, row, column */
+    const void *h0;                      /* (B, n) contiguous */
+    const void *W;                       /* (n, n) contiguous */
+    const void *U;                       /* (n, m) contiguous */
+    const void *b;                       /* (n,), or (n/2,) for complex_modrelu, or NULL: zero */
+    void *output;                        /* (T, B, n) or (N, n), contiguous: written by forward, read by backward */
+    void *h_n;                           /* (B, n) contiguous: written by forward */
+};
+
+/* Gradients of a loss. The first two come in (NULL: zero), the others go out (NULL: not wanted). W, U and b receive the
+ * sum over the shard's rows alone; x and h0 receive the shard's rows. */
+struct scornn_gradients {
+    const void *output;       /* shape of output */
+    int64_t output_stride[3]; /* time, row, column */
+    const void *h_n;          /* (B, n) contiguous */
+    void *x;                  /* shape of x, contiguous */
+    void *h0;                 /* (B, n) contiguous */
+    void *W;                  /* (n, n) contiguous */
+    void *U;                  /* (n, m) contiguous */
+    void *b;                  /* shape of b */
+};
+
+SCORNN_API int32_t scornn_abi_version(void);
+
+/* Whether this machine runs an instruction set, and which one SCORNN_ISA_BEST stands for. */
+SCORNN_API int32_t scornn_isa_supported(int32_t isa);
+SCORNN_API int32_t scornn_best_isa(void);
+
+SCORNN_API int32_t scornn_forward(const struct scornn_sequence *sequence, int64_t row_begin, int64_t row_end);
+
+SCORNN_API int32_t scornn_backward(const struct scornn_sequence *sequence, const struct scornn_gradients *gradients,
+                                   int64_t row_begin, int64_t row_end);
+
+/* Runs independent fused multiply-adds in registers and returns how many floating-point operations it did: the most
+ * that one thread can reach, when timed by the caller. */
+SCORNN_API double scornn_peak(int32_t dtype, int32_t isa, int64_t iterations);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

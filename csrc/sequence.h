@@ -1,0 +1,97 @@
+// A sequence as the kernel walks through it: steps in the order of computation, the rows of one block of the batch.
+#pragma once
+#include "panel.h"
+#include "scornn.h"
+
+namespace scornn {
+namespace SCORNN_ISA {
+
+// Rows that go through time together: enough to reuse W from cache, few enough to keep their states there.
+constexpr i64 kBlock = 60 / kRows * kRows;
+
+// Panels of [W U] for z = [h x] [W U]^T: k runs over the n + m columns, panels over the n rows. False: out of memory.
+template <class T> bool pack_forward(const scornn_sequence &s, Panels<T> &B) {
+    const i64 n = s.hidden, m = s.input;
+    if (!B.allocate(n + m, n)) return false;
+    const T *W = static_cast<const T *>(s.W), *U = static_cast<const T *>(s.U);
+    for (i64 i = 0; i < n; ++i) {
+        T *column = B.at(i / kPanel<T>, 0) + i % kPanel<T>;
+        for (i64 j = 0; j < n; ++j) column[j * kPanel<T>] = W[i * n + j];
+        for (i64 j = 0; j < m; ++j) column[(n + j) * kPanel<T>] = U[i * m + j];
+    }
+    return true;
+}
+
+// Panels of [W U] for [dh dx] = dz [W U]: k runs over the n rows, panels over the n + m columns.
+template <class T> bool pack_backward(const scornn_sequence &s, Panels<T> &B) {
+    const i64 n = s.hidden, m = s.input;
+    if (!B.allocate(n, n + m)) return false;
+    for (i64 i = 0; i < n; ++i) {
+        B.put(i, 0, static_cast<const T *>(s.W) + i * n, 1, n);
+        B.put(i, n, static_cast<const T *>(s.U) + i * m, 1, m);
+    }
+    return true;
+}
+
+// The bias by lane, as one row of panels; zero where there is none.
+template <class T> bool pack_bias(const scornn_sequence &s, Panels<T> &bias) {
+    if (!bias.allocate(1, s.hidden)) return false;
+    const T *b = static_cast<const T *>(s.b);
+    const i64 lanes = s.activation == SCORNN_COMPLEX_MODRELU ? 2 : 1;
+    if (b)
+        for (i64 j = 0; j < s.hidden; ++j) bias.put(0, j, b + j / lanes, 1, 1);
+    return true;
+}
+
+// Rows [begin, begin + rows) of the batch, and where step `index` (0 = computed first) has them in memory.
+template <class T> class Block {
+  public:
+    Block(const scornn_sequence &s, i64 begin, i64 rows)
+        : s_(s), begin_(begin), rows_(rows), index_(0), offset_(s.reverse ? first_row_of_last_step() : 0) {}
+
+    // Steps must be visited one after the other, since the offset of a packed step is the sum of the sizes before it.
+    void move_to(i64 index) {
+        while (index_ != index) {
+            const i64 t = time(index_);
+            const bool up = index > index_;
+            const i64 next = time(up ? index_ + 1 : index_ - 1);
+            offset_ += next > t ? size(t) : -size(next);
+            index_ += up ? 1 : -1;
+        }
+    }
+
+    // Rows of the block that are alive at a step; none before the first step or after the last.
+    i64 alive(i64 index) const {
+        if (index < 0 || index >= s_.steps) return 0;
+        return larger<i64>(0, smaller<i64>(rows_, size(time(index)) - begin_));
+    }
+
+    // The position of row 0 of the block at the current step in a contiguous (T, B, ·) or (N, ·) array.
+    i64 row() const { return offset_ + begin_; }
+    i64 row_before() const {  // the same for the step computed before the current one
+        const i64 t = time(index_), before = time(index_ - 1);
+        return row() + (before > t ? size(t) : -size(before));
+    }
+
+    // Row 0 of the block at the current step in an array with strides.
+    const T *find(const void *base, const i64 *stride) const {
+        const T *p = static_cast<const T *>(base);
+        return s_.batch_sizes ? p + row() * stride[1] : p + time(index_) * stride[0] + begin_ * stride[1];
+    }
+
+  private:
+    i64 time(i64 index) const { return s_.reverse ? s_.steps - 1 - index : index; }
+    i64 size(i64 t) const { return s_.batch_sizes ? s_.batch_sizes[t] : s_.batch; }
+    i64 first_row_of_last_step() const {
+        i64 sum = 0;
+        for (i64 t = 0; t + 1 < s_.steps; ++t) sum += size(t);
+        return sum;
+    }
+
+    const scornn_sequence &s_;
+    const i64 begin_, rows_;
+    i64 index_, offset_;
+};
+
+}  // namespace SCORNN_ISA
+}  // namespace scornn

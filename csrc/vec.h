@@ -1,0 +1,98 @@
+// Vectors of one register's width, by the compilers' vector extension: the same source serves every instruction set.
+// The comparison of two vectors is a mask of integers, and `mask ? a : b` selects by lane.
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+#ifndef SCORNN_ISA
+#error "compile with -DSCORNN_ISA=<name>: every instruction set lives in a namespace of its own"
+#endif
+
+// Register tile: SCORNN_ROWS rows by two vectors of accumulators, two vectors of the panel and one broadcast have to fit
+// the register file.
+#if defined(__AVX512F__)
+#define SCORNN_VECTOR_BYTES 64
+#define SCORNN_ROWS 14
+#elif defined(__AVX2__)
+#define SCORNN_VECTOR_BYTES 32
+#define SCORNN_ROWS 6
+#elif defined(__aarch64__)
+#define SCORNN_VECTOR_BYTES 16
+#define SCORNN_ROWS 12
+#else
+#define SCORNN_VECTOR_BYTES 16
+#define SCORNN_ROWS 4
+#endif
+
+#define SCORNN_INLINE inline __attribute__((always_inline))
+
+namespace scornn {
+namespace SCORNN_ISA {
+
+using i64 = std::int64_t;
+
+template <class T> struct Lane;
+template <> struct Lane<float> { using Bits = std::uint32_t; };
+template <> struct Lane<double> { using Bits = std::uint64_t; };
+
+template <class T> struct Simd {
+    typedef T Vec __attribute__((vector_size(SCORNN_VECTOR_BYTES)));
+    typedef typename Lane<T>::Bits Bits __attribute__((vector_size(SCORNN_VECTOR_BYTES)));
+    static constexpr int width = SCORNN_VECTOR_BYTES / sizeof(T);
+};
+
+template <class T> using Vec = typename Simd<T>::Vec;
+template <class T> using Bits = typename Simd<T>::Bits;
+template <class T> constexpr int kWidth = Simd<T>::width;
+template <class T> constexpr int kPanel = 2 * kWidth<T>;  // columns of a panel: see panel.h
+constexpr int kRows = SCORNN_ROWS;
+
+template <class T> SCORNN_INLINE Vec<T> broadcast(T value) { return Vec<T>{} + value; }
+
+template <class T> SCORNN_INLINE Vec<T> load(const T *p) {
+    Vec<T> v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+
+template <class T> SCORNN_INLINE void store(T *p, Vec<T> v) { std::memcpy(p, &v, sizeof v); }
+
+// The first `count` lanes; the others are zero. Nothing beyond them is touched.
+template <class T> SCORNN_INLINE Vec<T> load_first(const T *p, i64 count) {
+    if (count >= kWidth<T>) return load(p);
+    Vec<T> v{};
+    for (i64 i = 0; i < count; ++i) v[i] = p[i];
+    return v;
+}
+
+template <class T> SCORNN_INLINE void store_first(T *p, Vec<T> v, i64 count) {
+    if (count >= kWidth<T>) return store(p, v);
+    for (i64 i = 0; i < count; ++i) p[i] = v[i];
+}
+
+template <class T> SCORNN_INLINE Bits<T> bits(Vec<T> v) { return (Bits<T>)v; }
+
+template <class T> SCORNN_INLINE Bits<T> sign_bit(Vec<T> v) {
+    using Word = typename Lane<T>::Bits;
+    return bits<T>(v) & (Word(1) << (8 * sizeof(T) - 1));
+}
+
+template <class T> SCORNN_INLINE Vec<T> absolute(Vec<T> v) { return (Vec<T>)(bits<T>(v) ^ sign_bit<T>(v)); }
+
+template <class T> SCORNN_INLINE Vec<T> square_root(Vec<T> v) {
+    for (int i = 0; i < kWidth<T>; ++i) v[i] = sizeof(T) == 4 ? __builtin_sqrtf(v[i]) : __builtin_sqrt(v[i]);
+    return v;
+}
+
+// Lanes (a, b, c, d, ...) -> (b, a, d, c, ...).
+template <class T> SCORNN_INLINE Vec<T> swap_pairs(Vec<T> v) {
+    Vec<T> w;
+    for (int i = 0; i < kWidth<T>; ++i) w[i] = v[i ^ 1];
+    return w;
+}
+
+template <class T> SCORNN_INLINE T smaller(T a, T b) { return a < b ? a : b; }
+template <class T> SCORNN_INLINE T larger(T a, T b) { return a > b ? a : b; }
+
+}  // namespace SCORNN_ISA
+}  // namespace scornn
