@@ -1,24 +1,34 @@
-"""What all tests share: no network, no writing to the user's cache, and the real data where it is at hand."""
+"""What all tests share: one thread, fresh memory filled with NaN, and the way to the real data."""
+
+from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    torch.set_num_threads(1)  # xdist runs one worker on each core
 
 
 @pytest.fixture(autouse=True)
-def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test, and each program that it starts, has a cache of its own and may not download."""
-    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-    monkeypatch.setenv("SCORNN_OFFLINE", "1")
-    monkeypatch.delenv("SCORNN_DATA", raising=False)
+def _seeded_and_poisoned() -> Iterator[None]:
+    """A fixed seed, and ``torch.empty`` full of NaN: a read of memory that nobody wrote shows itself."""
+    torch.manual_seed(0)
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real data sets (mnist, timit_sample, iban_subset)."""
-    beside = Path(__file__).parents[2] / "shared" / "data"
-    path = Path(os.environ.get("SCORNN_SHARED_DATA", beside))
-    if not path.is_dir():
-        pytest.skip(f"real data sets not at {path}; set SCORNN_SHARED_DATA to their folder")
-    return path
+    """The folder with real MNIST, the TIMIT sample and the Iban corpus; tests that need it are skipped without it."""
+    folder = Path(os.environ.get("SCORNN_SHARED_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no real data: {folder} does not exist; set SCORNN_SHARED_DATA")
+    return folder

@@ -46,11 +46,14 @@ def skew(v: Tensor, n: int, bandwidth: int | None = None) -> Tensor:
 
 def skew_indices(n: int, bandwidth: int | None = None, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
     """Rows and columns of the free entries of an n × n skew matrix, in the order of :func:`skew`."""
-    row, column = torch.triu_indices(n, n, offset=1, device=device)
-    if bandwidth is None:
-        return row, column
-    inside = column - row <= bandwidth
-    return row[inside], column[inside]
+    band = n - 1 if bandwidth is None else bandwidth
+    count = n * band - band * (band + 1) // 2
+    line = torch.arange(n, device=device)
+    in_row = (n - 1 - line).clamp(max=band)
+    row = line.repeat_interleave(in_row, output_size=count)
+    first = in_row.cumsum(0) - in_row
+    column = torch.arange(count, device=device) - first[row] + row + 1
+    return row, column
 
 
 def scaled_cayley(A: Tensor, D: Tensor) -> Tensor:

@@ -21,9 +21,18 @@ def cayley_rotations_(v: Tensor, n: int, bandwidth: int | None = None) -> Tensor
     The blocks have +s_j above the diagonal, as in the paper; the authors' program has −s_j, which is the same
     distribution of W up to a transpose.
     """
-    row, column = skew_indices(n, bandwidth, device=v.device)
-    blocks = (row % 2 == 0) & (column == row + 1)
-    t = torch.empty(n // 2, dtype=v.dtype, device=v.device).uniform_(0, math.pi / 2)
-    v.zero_()
-    v[blocks] = torch.tan(t / 2)[: int(blocks.sum())] if v.numel() else v[blocks]
-    return v
+    row, column = skew_indices(n, bandwidth)
+    blocks = ((row % 2 == 0) & (column == row + 1)).nonzero().flatten().to(v.device)
+    t = v.new_empty(blocks.numel()).uniform_(0, math.pi / 2)
+    return v.zero_().index_copy_(0, blocks, torch.tan(t / 2))
+
+
+@torch.no_grad()
+def rotation_angles_(v: Tensor, n: int) -> Tensor:
+    r"""Henaff's start: the free numbers of a skew A with angles :math:`t_j \sim U(-\pi, \pi)` in its 2 × 2 blocks.
+
+    The exponential map turns block j into a rotation by :math:`t_j`.
+    """
+    row, column = skew_indices(n)
+    blocks = ((row % 2 == 0) & (column == row + 1)).nonzero().flatten().to(v.device)
+    return v.zero_().index_copy_(0, blocks, v.new_empty(blocks.numel()).uniform_(-math.pi, math.pi))

@@ -97,7 +97,7 @@ def _rung(backend: str, x: Tensor) -> custom.Recurrence:
         return naive.recurrence
     if backend == "manual":
         return manual.recurrence
-    reason = native.unavailable()
+    reason = _why_not_native()
     runs_here = x.device.type in ("cpu", "meta") and x.dtype in (torch.float32, torch.float64)
     if reason is None and runs_here:
         return native.recurrence
@@ -109,6 +109,11 @@ def _rung(backend: str, x: Tensor) -> custom.Recurrence:
     if reason is not None and runs_here:
         _warn_once(reason)
     return manual.recurrence
+
+
+@torch.compiler.assume_constant_result
+def _why_not_native() -> str | None:
+    return native.unavailable()
 
 
 @cache

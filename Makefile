@@ -1,0 +1,39 @@
+# `make demo` and `make test` work from a fresh clone: each sets up .venv by itself.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test lint types unit bench docs clean
+
+demo: $(READY)
+	$(BIN)/scornn train copying --until recall=0.99 --out runs/demo
+	$(BIN)/scornn report runs/demo --out runs/demo/report.html
+	@echo "Open runs/demo/report.html in a browser."
+
+test: lint types unit
+
+lint: $(READY)
+	$(BIN)/ruff check src tests docs
+	$(BIN)/ruff format --check src tests docs
+
+types: $(READY)
+	$(BIN)/mypy
+
+unit: $(READY)
+	$(BIN)/pytest -n auto --dist worksteal
+
+bench: $(READY)
+	$(BIN)/scornn bench
+
+docs: $(READY)
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	@echo "Open docs/_build/html/index.html in a browser."
+
+clean:
+	rm -rf .venv build dist docs/_build .mypy_cache .ruff_cache .pytest_cache
+
+$(READY): pyproject.toml constraints.txt $(wildcard CMakeLists.txt csrc/*)
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q -c constraints.txt pip
+	$(BIN)/python -m pip install -q -c constraints.txt --group dev -e .
+	touch $(READY)

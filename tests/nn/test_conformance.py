@@ -1,0 +1,461 @@
+"""One battery for every recurrent layer: the contract of torch.nn.RNN, on every backend that a layer has.
+
+A new model needs a line in CASES only if its defaults do not suit (a size it must have, a second variant).
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import io
+import pickle
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
+
+import scornn
+from scornn.nn import MODELS, RecurrentLayer
+
+M, N, T, B = 3, 4, 6, 2
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with options, and the hidden sizes to try it at."""
+
+    model: str
+    options: dict[str, Any] = field(default_factory=dict)
+    sizes: tuple[int, ...] = (1, 2, 3, 17, 33)
+
+    def layer(self, input_size: int = M, hidden_size: int = N, *, dtype: Any = torch.float64, **more: Any) -> Any:
+        torch.manual_seed(1)
+        layer = MODELS[self.model](input_size, hidden_size, dtype=dtype, **{**self.options, **more})
+        with torch.no_grad():  # away from zeros and other special points
+            for name, parameter in layer.named_parameters():
+                if name.startswith(("weight_ih", "bias")) and parameter.requires_grad:
+                    parameter.add_(0.3 * torch.randn_like(parameter))
+        return layer
+
+    def __str__(self) -> str:
+        return "-".join([self.model, *(f"{key}={value}" for key, value in self.options.items())])
+
+
+EXTRA = [
+    Case("scornn", {"nonlinearity": "relu"}),
+    Case("scornn", {"nonlinearity": "tanh", "rho": 1}, sizes=(1, 2)),
+    Case("scornn", {"nonlinearity": "identity", "bias": False}),
+    Case("scornn", {"bandwidth": 1}, sizes=(2, 17)),
+    Case("scornn", {"bias": False}),
+]
+SIZES: dict[str, tuple[int, ...]] = {}
+CASES = [Case(model, sizes=SIZES.get(model, Case.sizes)) for model in MODELS] + EXTRA
+
+
+def backends(case: Case) -> list[str | None]:
+    if "backend" not in inspect.signature(MODELS[case.model].__init__).parameters:
+        return [None]
+    return [name for name, state in scornn.backends().items() if state == "available"]
+
+
+def on(backend: str | None) -> dict[str, str]:
+    return {} if backend is None else {"backend": backend}
+
+
+OURS = [case for case in CASES if issubclass(MODELS[case.model], RecurrentLayer)]
+cases = pytest.mark.parametrize("case", CASES, ids=str)
+our_cases = pytest.mark.parametrize("case", OURS, ids=str)  # torch's LSTM and GRU neither compile nor autocast on a CPU
+case_and_backend = pytest.mark.parametrize(("case", "backend"), [(c, b) for c in CASES for b in backends(c)], ids=str)
+our_case_and_backend = pytest.mark.parametrize(
+    ("case", "backend"), [(c, b) for c in OURS for b in backends(c)], ids=str
+)
+faster_backends = pytest.mark.parametrize(
+    ("case", "backend"), [(c, b) for c in CASES for b in backends(c) if b not in (None, "naive")], ids=str
+)
+
+
+def state_of(result: Any) -> Tensor:
+    """h_n, for an LSTM without c_n."""
+    state = result[1]
+    return state[0] if isinstance(state, tuple) else state
+
+
+def inputs(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, dtype=dtype)
+
+
+@cases
+@pytest.mark.parametrize("num_layers", [1, 2])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_shapes_are_those_of_torch_rnn(case: Case, num_layers: int, bidirectional: bool, batch_first: bool) -> None:
+    same: dict[str, Any] = {"num_layers": num_layers, "bidirectional": bidirectional, "batch_first": batch_first}
+    layer = case.layer(**same)
+    size = layer.state_size if isinstance(layer, RecurrentLayer) else N
+    twin = nn.RNN(M, size, **same, dtype=torch.float64)
+    for shape in [(T, B, M), (T, M), (1, B, M), (T, 1, M)]:
+        x = inputs(*shape)
+        ours, theirs = layer(x), twin(x)
+        assert ours[0].shape == theirs[0].shape
+        assert state_of(ours).shape == theirs[1].shape
+
+
+@cases
+def test_any_size(case: Case) -> None:
+    for n in case.sizes:
+        layer = case.layer(hidden_size=n)
+        output, _ = layer(inputs(T, B, M))
+        assert output.isfinite().all()
+
+
+@cases
+def test_empty_batch(case: Case) -> None:
+    layer = case.layer()
+    output, _ = layer(inputs(T, 0, M))
+    assert output.shape[:2] == (T, 0)
+    output.sum().backward()
+    assert all(p.grad is None or (p.grad == 0).all() for p in layer.parameters())
+
+
+@cases
+def test_batch_first_and_unbatched_give_the_same_numbers(case: Case) -> None:
+    layer, first = case.layer(), case.layer(batch_first=True)
+    x = inputs(T, B, M)
+    expected = layer(x)
+    result = first(x.transpose(0, 1))
+    torch.testing.assert_close(result[0].transpose(0, 1), expected[0])
+    torch.testing.assert_close(state_of(result), state_of(expected))
+    single = layer(x[:, 1])
+    torch.testing.assert_close(single[0], expected[0][:, 1])
+    torch.testing.assert_close(state_of(single), state_of(expected)[:, 1])
+
+
+@case_and_backend
+@pytest.mark.parametrize("enforce_sorted", [True, False])
+def test_packed_equals_one_by_one(case: Case, backend: str | None, enforce_sorted: bool) -> None:
+    layer = case.layer(num_layers=2, bidirectional=True, **on(backend))
+    lengths = [5, 3, 3, 1] if enforce_sorted else [3, 5, 1, 3]
+    sequences = [inputs(length, M) for length in lengths]
+    output, state = layer(pack_sequence(sequences, enforce_sorted=enforce_sorted))
+    padded, _ = pad_packed_sequence(output)
+    for i, sequence in enumerate(sequences):
+        alone = layer(sequence)
+        torch.testing.assert_close(padded[: lengths[i], i], alone[0])
+        torch.testing.assert_close(state_of((None, state))[:, i], state_of(alone))
+
+
+@case_and_backend
+def test_padding_reaches_no_gradient(case: Case, backend: str | None) -> None:
+    layer = case.layer(bidirectional=True, **on(backend))
+    x = inputs(5, 2, M)
+    x[2:, 1] = float("nan")
+    x.requires_grad_()
+    output, _ = layer(pack_padded_sequence(x, torch.tensor([5, 2])))
+    output.data.sum().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+    assert (x.grad[2:, 1] == 0).all()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in layer.parameters())
+
+
+@cases
+@pytest.mark.parametrize("cut", [1, 3, 5])
+def test_a_sequence_cut_in_two_with_the_state_carried_over(case: Case, cut: int) -> None:
+    layer = case.layer(num_layers=2)
+    x = inputs(T, B, M)
+    whole = layer(x)
+    first, state = layer(x[:cut])
+    second = layer(x[cut:], state)
+    torch.testing.assert_close(torch.cat([first, second[0]]), whole[0])
+    torch.testing.assert_close(state_of(second), state_of(whole))
+
+
+def parameters_as_arguments(layer: nn.Module) -> tuple[list[str], list[Tensor]]:
+    named = [(name, p) for name, p in layer.named_parameters() if p.requires_grad]
+    return [name for name, _ in named], [p.detach().clone().requires_grad_() for _, p in named]
+
+
+def with_state(layer: nn.Module, x: Tensor, requires_grad: bool = True) -> Any:
+    """A random h_0 (and c_0) of the right shape."""
+    state = layer(x)[1]
+    draw = lambda h: (0.5 * torch.randn_like(h)).requires_grad_(requires_grad)  # noqa: E731
+    return tuple(draw(h) for h in state) if isinstance(state, tuple) else draw(state)
+
+
+@case_and_backend
+def test_gradcheck_of_input_state_and_every_parameter(case: Case, backend: str | None) -> None:
+    layer = case.layer(num_layers=1, bidirectional=True, **on(backend))
+    names, values = parameters_as_arguments(layer)
+    x = inputs(3, B, M).requires_grad_()
+    state = with_state(layer, x)
+    states = state if isinstance(state, tuple) else (state,)
+
+    def run(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        given = rest[: len(states)]
+        hx = given if len(given) > 1 else given[0]
+        output, h_n = functional_call(layer, dict(zip(names, rest[len(states) :], strict=True)), (x, hx))
+        return (output, *(h_n if isinstance(h_n, tuple) else (h_n,)))
+
+    assert torch.autograd.gradcheck(run, (x, *states, *values), fast_mode=True)
+
+
+GRADIENTS = {
+    "sum": lambda output, h: output.sum(),
+    "weighted": lambda output, h: (
+        (output * torch.linspace(0, 1, output.numel()).view_as(output)).sum() + h.square().sum()
+    ),
+    "last step": lambda output, h: output[-1].square().sum(),
+    "state only": lambda output, h: h.square().sum(),
+    "sliced": lambda output, h: output[::2, :, 1:].square().sum(),
+    "transposed": lambda output, h: (
+        output.transpose(0, 2) * torch.rand(output.transpose(0, 2).shape).to(output)
+    ).sum(),
+    "negated view": lambda output, h: (output * torch._neg_view(torch.ones_like(output))).sum(),
+}
+
+
+@pytest.mark.parametrize("use", GRADIENTS)
+@pytest.mark.parametrize("packed", [False, True])
+@faster_backends
+def test_backends_agree_on_outputs_and_every_gradient(case: Case, backend: str | None, packed: bool, use: str) -> None:
+    x = inputs(T, 3, M)
+    results = []
+    for name in ("naive", backend):
+        layer = case.layer(num_layers=2, bidirectional=True, backend=name)
+        leaf = x.clone().requires_grad_()
+        source = pack_padded_sequence(leaf, torch.tensor([T, 4, 1])) if packed else leaf
+        output, h_n = layer(source)
+        if packed:
+            output, _ = pad_packed_sequence(output)
+        torch.manual_seed(2)
+        GRADIENTS[use](output, h_n).backward()
+        results.append([output, h_n, leaf.grad, *(p.grad for p in layer.parameters())])
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10)
+
+
+@case_and_backend
+def test_odd_strides_change_nothing(case: Case, backend: str | None) -> None:
+    layer = case.layer(**on(backend))
+    x = inputs(T, B, M)
+    expected = layer(x)[0]
+    flat = torch.full((1 + 3 * x.numel(),), float("nan"), dtype=x.dtype)
+    views = {
+        "transposed": x.transpose(0, 2).contiguous().transpose(0, 2),
+        "every second": torch.stack([x, x + 1], -1).flatten(-2)[..., ::2],
+        "offset by one": flat[1 : 1 + x.numel()].view_as(x).copy_(x),
+        "negative bit": torch._neg_view(-x),
+    }
+    for name, view in views.items():
+        torch.testing.assert_close(layer(view)[0], expected, msg=name)
+    one = x[:1, :1].expand(T, B, M)
+    torch.testing.assert_close(layer(one)[0], layer(one.contiguous())[0])
+
+
+@case_and_backend
+def test_nan_stays_in_its_sample(case: Case, backend: str | None) -> None:
+    layer = case.layer(num_layers=2, bidirectional=True, **on(backend))
+    x = inputs(T, 3, M)
+    clean, _ = layer(x)
+    x[2, 1] = float("nan")
+    x.requires_grad_()
+    output, _ = layer(x)
+    assert torch.equal(output[:, [0, 2]], clean[:, [0, 2]])
+    assert output[:, 1].isnan().any()
+    output.sum().backward()
+    assert x.grad is not None
+    assert x.grad[:, [0, 2]].isfinite().all()
+
+
+@our_case_and_backend
+def test_second_derivative_is_right_or_refused(case: Case, backend: str | None) -> None:
+    layer = case.layer(**on(backend))
+    x = inputs(3, B, M).requires_grad_()
+
+    def gradient(x: Tensor) -> Tensor:
+        (g,) = torch.autograd.grad(layer(x)[0].square().sum(), x, create_graph=True)
+        return g
+
+    if backend == "naive":
+        assert torch.autograd.gradcheck(gradient, x, fast_mode=True)
+    else:
+        with pytest.raises(RuntimeError, match='backend="naive"'):
+            gradient(x).sum().backward()
+
+
+def twins_agree(layer: nn.Module, twin: nn.Module) -> None:
+    x = inputs(T, B, M)
+    torch.testing.assert_close(layer(x)[0], twin(x)[0], rtol=0, atol=0)
+
+
+@cases
+def test_copies(case: Case) -> None:
+    layer = case.layer(num_layers=2)
+    layer(inputs(T, B, M))
+    twins_agree(layer, copy.deepcopy(layer))
+    twins_agree(layer, pickle.loads(pickle.dumps(layer)))
+    buffer = io.BytesIO()
+    torch.save(layer, buffer)
+    buffer.seek(0)
+    twins_agree(layer, torch.load(buffer, weights_only=False))
+
+
+@cases
+def test_state_dict_round_trip(case: Case) -> None:
+    layer = case.layer(num_layers=2, bidirectional=True)
+    torch.manual_seed(99)
+    twin = MODELS[case.model](M, N, num_layers=2, bidirectional=True, dtype=torch.float64, **case.options)
+    assert not torch.equal(layer(inputs(T, B, M))[0], twin(inputs(T, B, M))[0])
+    twin.load_state_dict(layer.state_dict())
+    twins_agree(layer, twin)
+
+
+@cases
+def test_meta_device(case: Case) -> None:
+    layer = case.layer()
+    meta = MODELS[case.model](M, N, device="meta", dtype=torch.float64, **case.options)
+    assert all(p.is_meta for p in meta.parameters())
+    meta.to_empty(device="cpu")
+    meta.load_state_dict(layer.state_dict())
+    twins_agree(layer, meta)
+
+
+@cases
+def test_every_change_shows_in_the_next_forward(case: Case) -> None:
+    layer = case.layer()
+    x = inputs(T, B, M)
+    changed = next(p for n, p in layer.named_parameters() if not n.startswith(("weight_ih", "bias")) and p.numel())
+    for mode in (torch.no_grad, torch.enable_grad, torch.inference_mode):
+        with mode():
+            before = layer(x)[0].clone()
+        changed.data.mul_(0.9).add_(0.01)
+        with mode():
+            assert not torch.equal(before, layer(x)[0])
+
+
+@cases
+def test_functional_call(case: Case) -> None:
+    layer, x = case.layer(), inputs(T, B, M)
+    before = layer(x)[0]
+    other = {name: p.detach() * 0.5 for name, p in layer.named_parameters()}
+    assert not torch.equal(functional_call(layer, other, (x,))[0], before)
+    torch.testing.assert_close(layer(x)[0], before, rtol=0, atol=0)
+
+
+@cases
+def test_dtypes(case: Case) -> None:
+    layer = case.layer(dtype=torch.float32)
+    x = inputs(T, B, M, dtype=torch.float32)
+    single = layer(x)[0]
+    double = copy.deepcopy(layer).double()(x.double())[0]
+    assert double.dtype == torch.float64
+    torch.testing.assert_close(single.double(), double, rtol=1e-4, atol=1e-5)
+    half = copy.deepcopy(layer).bfloat16()(x.bfloat16())[0]
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half.float(), single, rtol=0.2, atol=0.1)
+
+
+@our_cases
+def test_autocast(case: Case) -> None:
+    layer = case.layer(dtype=torch.float32)
+    x = inputs(T, B, M, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = layer(x)[0]
+        assert layer(x.bfloat16())[0].dtype == torch.float32
+    torch.testing.assert_close(output.float(), layer(x)[0], rtol=0.2, atol=0.1)
+    output.float().sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("case", "backend"), [(c, b) for c in OURS for b in backends(c)[-1:]] + [(OURS[0], "naive")], ids=str
+)
+def test_compile_in_one_graph(case: Case, backend: str | None) -> None:
+    layer = case.layer(**on(backend))
+    torch.compiler.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    x = inputs(T, B, M).requires_grad_()
+    output = compiled(x)[0]
+    torch.testing.assert_close(output, layer(x)[0])
+    output.square().sum().backward()
+    ours = x.grad
+    x.grad = None
+    layer(x)[0].square().sum().backward()
+    torch.testing.assert_close(ours, x.grad)
+
+
+BAD_INPUTS = {
+    "wrong input size": ((T, B, M + 1), None, torch.float64),
+    "one dimension": ((M,), None, torch.float64),
+    "four dimensions": ((1, T, B, M), None, torch.float64),
+    "other dtype": ((T, B, M), None, torch.float32),
+    "integers": ((T, B, M), None, torch.int64),
+    "no steps": ((0, B, M), None, torch.float64),
+    "state of another batch": ((T, B, M), (1, B + 1, -1), torch.float64),
+    "state of another size": ((T, B, M), (1, B, 1), torch.float64),
+    "state without batch": ((T, B, M), (1, -1), torch.float64),
+    "state with batch for unbatched": ((T, M), (1, 1, -1), torch.float64),
+}
+
+
+@cases
+@pytest.mark.parametrize("kind", BAD_INPUTS)
+def test_refuses_what_torch_rnn_refuses(case: Case, kind: str) -> None:
+    shape, state_shape, dtype = BAD_INPUTS[kind]
+    layer = case.layer()
+    size = layer.state_size if isinstance(layer, RecurrentLayer) else N
+    twin = nn.RNN(M, size, dtype=torch.float64)
+    x = torch.ones(shape, dtype=dtype)
+    hx = (
+        None if state_shape is None else torch.zeros([size if s == -1 else s for s in state_shape], dtype=torch.float64)
+    )
+    with pytest.raises((ValueError, RuntimeError)) as theirs:
+        twin(x, hx)
+    if not isinstance(layer, RecurrentLayer) and hx is not None:
+        hx = (hx, hx) if isinstance(layer, nn.LSTM) else hx
+    with pytest.raises((type(theirs.value), ValueError)) as ours:
+        layer(x, hx)
+    assert len(str(ours.value)) > 20
+
+
+@cases
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"hidden_size": 0}, ValueError),
+        ({"hidden_size": 2.0}, TypeError),
+        ({"num_layers": 0}, ValueError),
+        ({"dropout": 1.5}, ValueError),
+    ],
+    ids=str,
+)
+def test_constructor_refuses(case: Case, change: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        MODELS[case.model](**({"input_size": M, "hidden_size": N} | case.options | change))
+
+
+@cases
+def test_dropout_between_layers(case: Case) -> None:
+    layer = case.layer(num_layers=2, dropout=0.5)
+    x = inputs(T, B, M)
+    assert not torch.equal(layer(x)[0], layer(x)[0])
+    layer.eval()
+    assert torch.equal(layer(x)[0], layer(x)[0])
+    with pytest.warns(UserWarning, match="num_layers greater than 1"):
+        case.layer(num_layers=1, dropout=0.5)
+
+
+@cases
+def test_the_recurrent_parameters_are_trained(case: Case) -> None:
+    """A loss on the last state moves every parameter (a parametrised torch.nn.RNN moves none)."""
+    layer = case.layer()
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    before = {name: p.detach().clone() for name, p in layer.named_parameters() if p.requires_grad and p.numel()}
+    state_of(layer(inputs(T, B, M))).square().sum().backward()
+    optimizer.step()
+    for name, p in layer.named_parameters():
+        if name in before:
+            assert not torch.equal(p, before[name]), name
