@@ -1,0 +1,93 @@
+"""The command line: ``scornn COMMAND …``.
+
+A command is a module of this package with ``main(argv) -> int``; the first line of its docstring is its line in
+``scornn --help``. Modules are imported when their command is called, and torch only inside functions.
+"""
+
+import ast
+import difflib
+import errno
+import os
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+
+from scornn import __version__
+from scornn.errors import ScornnError, UsageError
+
+_ORDER = ("train", "resume", "eval", "report", "reproduce", "models", "data", "bench", "doctor")
+_EXAMPLES = """\
+Try:
+  scornn train copying --until recall=0.99     the paper's network on its copying problem, until it is solved
+  scornn train mnist --hidden 170 --epochs 5   pixel-by-pixel MNIST
+  scornn resume runs/copying-scornn-190-s5544  go on after Ctrl-C, a kill or a full disk
+  scornn report runs/ --out report.html        one page with curves and tables
+
+`scornn COMMAND --help` explains a command. --debug shows the traceback of an error.
+Exit codes: 0 done, 2 usage, 3 data, 4 checkpoint, 5 diverged, 6 storage, 7 run in use, 130 and 143 interrupted."""
+_BROKEN_PIPE = 128 + 13
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; return the exit code."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in argv
+    argv = [argument for argument in argv if argument != "--debug"]
+    try:
+        code = _dispatch(argv)
+        sys.stdout.flush()
+        return code
+    except ScornnError as error:
+        return _fail(str(error), error.exit_code, debug)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be flushed at exit goes nowhere
+        return _BROKEN_PIPE
+    except SystemExit as leaving:  # from the parsers, which have said why
+        return leaving.code if isinstance(leaving.code, int) else 2 if leaving.code else 0
+    except OSError as error:
+        if error.errno is None:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{os.strerror(error.errno)} ({errno.errorcode.get(error.errno)})", 6, debug)
+
+
+def _fail(message: str, code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print(f"scornn: {message}", file=sys.stderr)
+    return code
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0
+    if argv[0] in ("-V", "--version"):
+        print(f"scornn {__version__}")
+        return 0
+    name = argv[0].replace("-", "_")
+    if name not in commands():
+        close = difflib.get_close_matches(name, commands(), n=1)
+        hint = f"did you mean {close[0]}?" if close else f"the commands are {', '.join(commands())}"
+        raise UsageError(f"unknown command {argv[0]!r}; {hint}")
+    code: int = import_module(f"scornn.cli.{name}").main(argv[1:])
+    return code
+
+
+def commands() -> list[str]:
+    """The names of all commands, the usual ones first."""
+    found = {path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_")}
+    return [name for name in _ORDER if name in found] + sorted(found - set(_ORDER))
+
+
+def _help() -> str:
+    lines = ["usage: scornn COMMAND [options]", ""]
+    lines.append("Recurrent networks whose recurrent matrix stays orthogonal: train, compare, reproduce.")
+    lines.append("")
+    for name in commands():
+        source = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
+        lines.append(f"  {name:<10} {(ast.get_docstring(ast.parse(source)) or '').partition(chr(10))[0]}")
+    return "\n".join([*lines, "", _EXAMPLES])

@@ -167,4 +167,5 @@ def _open(trainer: Trainer, path: Path, there: bool, quiet: bool, stack: ExitSta
         # Newer ones are damaged, and their steps will be made again.
         checkpoint.prune(run.checkpoints, {step for step in checkpoint.steps(run.checkpoints) if step <= saved.step})
     run.write_config(trainer.config)
+    trainer.say(f"{trainer.engine.parameter_count():,} parameters, {trainer.total:,} steps, in {path}")
     return saved.step if saved else None

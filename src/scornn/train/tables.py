@@ -3,6 +3,7 @@
 import json
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +72,16 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """A value as TOML writes it, or the text itself."""
+    """A number, or a value as TOML writes it, or the text itself."""
     text = text.strip()
-    try:
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(text)
+    with suppress(tomllib.TOMLDecodeError):
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
-        return text
-    return parsed["value"] if len(parsed) == 1 else text
+        if len(parsed) == 1:
+            return parsed["value"]
+    return text
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> Table:

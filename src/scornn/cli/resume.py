@@ -1,0 +1,52 @@
+"""Continue a run where it stopped, bit for bit.
+
+RUN is a directory that `scornn train` made. Training goes on from its newest good checkpoint as if it had never
+stopped: after Ctrl-C, SIGTERM, a kill, a power cut or a full disk. A finished run can be given a later end.
+
+Examples:
+
+    scornn resume runs/copying-scornn-190-s5544
+
+    scornn resume runs/mnist-scornn-170-s5544 --epochs 100
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from scornn.cli._options import TensorBoard, absolute, option, parse, wanted
+from scornn.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Flags:
+    run: Annotated[str, tyro.conf.Positional, option("RUN", "The run directory.")]
+    iterations: Annotated[int | None, option("N", "A new end, in steps from the beginning.")] = None
+    epochs: Annotated[int | None, option("N", "A new end, in epochs from the beginning.")] = None
+    data: Annotated[str | None, option("DIR", "Folder with the data files, if they were moved.")] = None
+    tensorboard: TensorBoard = "auto"
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help="Show no progress.")] = False
+
+
+def main(argv: list[str]) -> int:
+    flags = parse(Flags, argv, "resume", __doc__)
+    if flags.iterations is not None and flags.epochs is not None:
+        raise UsageError("both --iterations and --epochs are given: expected one of them")
+    for name, value in (("--iterations", flags.iterations), ("--epochs", flags.epochs)):
+        if value is not None and value < 1:
+            raise UsageError(f"{name} {value}: expected an integer >= 1")
+
+    from scornn.cli.train import finish
+    from scornn.train.program import resume
+
+    result = resume(
+        Path(flags.run),
+        steps=flags.iterations,
+        epochs=flags.epochs,
+        data=absolute(flags.data),
+        quiet=flags.quiet,
+        tensorboard=wanted(flags.tensorboard),
+    )
+    return finish(result, flags.quiet)

@@ -1,0 +1,165 @@
+"""Train a model on a task, with the paper's settings unless told otherwise.
+
+TASK is copying, adding, mnist, pmnist or speech. Without options the run is the paper's: sizes, learning rates,
+rho, batch and length of that model on that task. Settings are taken from the paper, then from --config, then
+from the options, then from --set; the result is written to RUN/config.json, and --config RUN/config.json
+repeats the run bit for bit.
+
+Examples:
+
+    scornn train copying                              the paper's scoRNN, n=190, T=1000
+
+    scornn train copying --until recall=0.99          stop as soon as it is solved
+
+    scornn train adding --length 200 --model lstm     another model, a shorter problem
+
+    scornn train pmnist --hidden 512 --epochs 10 --data ~/datasets
+
+    scornn train copying --set optimizer.rest.kind=adam --set model.options.num_layers=2
+
+    torchrun --nproc-per-node 2 -m scornn train mnist --out runs/two
+
+Ctrl-C saves and says how to go on; `scornn resume RUN` continues as if nothing had happened.
+"""
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from scornn.cli._options import TensorBoard, absolute, option, parse, wanted
+from scornn.errors import UsageError
+
+if TYPE_CHECKING:
+    from scornn.train.program import Result
+
+
+@dataclass(frozen=True)
+class Flags:
+    task: Annotated[str | None, tyro.conf.Positional, option("TASK", "copying, adding, mnist, pmnist or speech.")] = (
+        None
+    )
+    model: Annotated[str | None, option("NAME", "The layer; scornn unless told otherwise.")] = None
+    hidden: Annotated[str | None, option("N", "State size n.")] = None
+    rho: Annotated[str | None, option("R", "How many entries of D are -1: 0 to n, or a fraction such as n/2.")] = None
+    length: Annotated[str | None, option("T", "Length T of copying and adding.")] = None
+    iterations: Annotated[str | None, option("N", "Train for N steps.")] = None
+    epochs: Annotated[str | None, option("N", "Train for N epochs.")] = None
+    batch: Annotated[str | None, option("N", "Samples in a batch.")] = None
+    lr: Annotated[str | None, option("X", "Learning rate of all but the recurrent parameters.")] = None
+    recurrent_lr: Annotated[str | None, option("X", "Learning rate of A.")] = None
+    seed: Annotated[str | None, option("S", "Seed of weights, data and order.")] = None
+    threads: Annotated[str | None, option("N", "Threads; part of what makes a run repeatable.")] = None
+    backend: Annotated[str | None, option("B", "auto, native, manual or naive; see `scornn doctor`.")] = None
+    device: Annotated[str | None, option("D", "cpu or cuda.")] = None
+    dataset: Annotated[str | None, option("NAME", "mnist or fashion, for the tasks mnist and pmnist.")] = None
+    data: Annotated[str | None, option("DIR", "Folder with the data files; else SCORNN_DATA, else the cache.")] = None
+    out: Annotated[str | None, option("RUN", "Run directory; else runs/TASK-MODEL-N-sSEED.")] = None
+    name: Annotated[str | None, option("NAME", "A label for tables and for the directory under runs/.")] = None
+    eval_every: Annotated[str | None, option("N", "Evaluate every N steps; 0: at the end of each epoch.")] = None
+    checkpoint_every: Annotated[str | None, option("N", "Save every N steps.")] = None
+    until: Annotated[
+        tuple[str, ...],
+        tyro.conf.UseAppendAction,
+        option("METRIC=X", "End early once the test split is as good as this, such as recall=0.99 or loss=0.001."),
+    ] = ()
+    config: Annotated[str | None, option("FILE", "Settings in TOML or JSON.")] = None
+    set: Annotated[
+        tuple[str, ...], tyro.conf.UseAppendAction, option("KEY=VALUE", "Any setting by its key in config.json.")
+    ] = ()
+    tensorboard: TensorBoard = "auto"
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help="Show no progress.")] = False
+
+
+_NUMBERS = {
+    "hidden": "model.hidden",
+    "rho": "model.options.rho",
+    "length": "task.length",
+    "iterations": "steps",
+    "epochs": "epochs",
+    "batch": "task.batch",
+    "lr": "optimizer.rest.lr",
+    "recurrent_lr": "optimizer.recurrent.lr",
+    "seed": "seed",
+    "threads": "threads",
+    "eval_every": "eval_every",
+    "checkpoint_every": "checkpoint_every",
+}
+_WORDS = {"model": "model.name", "backend": "backend", "device": "device", "dataset": "task.dataset", "name": "name"}
+
+
+def main(argv: list[str]) -> int:
+    flags = parse(Flags, argv, "train", __doc__)
+
+    from scornn.paper.presets import resolve
+    from scornn.train.program import start
+
+    config, origin = resolve(settings(flags))
+    if not flags.quiet and os.environ.get("RANK", "0") == "0":
+        print(origin, flush=True)
+    result = start(
+        config, Path(flags.out) if flags.out else None, quiet=flags.quiet, tensorboard=wanted(flags.tensorboard)
+    )
+    return finish(result, flags.quiet)
+
+
+def finish(result: "Result", quiet: bool) -> int:
+    """Say how the run ended, and what can be done now."""
+    if result.first and (result.signal or not quiet):
+        if result.signal:
+            name = signal.Signals(result.signal).name
+            print(f"{name}: saved at step {result.summary['steps']}; continue with: scornn resume {result.path}")
+        else:
+            best, headline = result.summary["best"], result.summary["headline"]
+            print(f"done: best test {headline} {best['value']:.4g} at step {best['step']}")
+            print(f"see: scornn report {result.path}")
+    return result.exit_code
+
+
+def settings(flags: Flags) -> dict[str, Any]:
+    """The tables that file, options and --set make together."""
+    from scornn.paper.presets import TASKS
+    from scornn.train.tables import assign, merge, parse_setting, parse_value, read
+    from scornn.train.validate import suggest
+
+    file = read(Path(flags.config)) if flags.config else {}
+    given: dict[str, Any] = {}
+    if flags.task is not None:
+        if flags.task not in TASKS:
+            raise UsageError(f"unknown task {flags.task!r}{suggest(flags.task, list(TASKS))}")
+        given["task"] = dict(TASKS[flags.task])
+        named = file.get("task", {}).get("name") if isinstance(file.get("task"), dict) else None
+        if named not in (None, given["task"]["name"]):
+            raise UsageError(f"TASK is {flags.task}, but {flags.config} is for {named}")
+    elif "task" not in file:
+        raise UsageError(f"TASK is missing: expected one of {', '.join(TASKS)}, or a --config that names it")
+    for option_, key in _NUMBERS.items():
+        value = getattr(flags, option_)
+        if value is not None:
+            assign(given, key, parse_value(value))
+    for option_, key in _WORDS.items():
+        value = getattr(flags, option_)
+        if value is not None:
+            assign(given, key, value)
+    if flags.data is not None:
+        given["data"] = str(absolute(flags.data))
+    for key, value in map(parse_setting, flags.until):
+        _once(given, f"stop_when.{key}", value, "--until")
+    by_key: dict[str, Any] = {}
+    for key, value in map(parse_setting, flags.set):
+        _once(by_key, key, value, "--set")
+    return merge(file, given, by_key)
+
+
+def _once(table: dict[str, Any], key: str, value: Any, flag: str) -> None:
+    from scornn.train.tables import assign
+
+    inner: Any = table
+    for part in key.split("."):
+        inner = inner.get(part) if isinstance(inner, dict) else None
+    if inner is not None:
+        raise UsageError(f"{flag} gives {key} twice; expected once")
+    assign(table, key, value)
