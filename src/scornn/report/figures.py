@@ -262,12 +262,13 @@ _NAMES = (*(f"--c{k}" for k in range(len(LIGHT))), "--ink", "--muted", "--grid")
 def _themed(body: str) -> str:
     """Colours to variables, fonts to the page's, and ids that are unique on a page of several figures."""
     prefix = "f" + hashlib.sha256(body.encode()).hexdigest()[:8] + "-"
-    body = re.sub(r"<style[^>]*>.*?</style>", "<style>.line{stroke-linejoin:round}</style>", body, count=0, flags=re.S)
+    body = re.sub(r"<style.*?</style>", "", body, flags=re.DOTALL)
     parts = re.split(r"(<[^>]*>)", body)
     for k in range(1, len(parts), 2):
         tag = parts[k]
         tag = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}", tag)
         tag = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", tag)
+        tag = re.sub(r"font-family: [^;\"]*;? ?", "", tag)
         for name, value in zip(_NAMES, (*LIGHT, INK, MUTED, GRID), strict=True):
             tag = tag.replace(value, f"var({name})")
         parts[k] = tag

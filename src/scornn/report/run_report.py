@@ -80,7 +80,10 @@ def _card(setting: Setting) -> Card:
         lines.append(f"mean of {len(values)} seeds, standard deviation {number(statistics.stdev(values))}")
     if best:
         better = max(best) if run.goal == "max" else min(best)
-        lines.append(f"best {number(better)}")
+        lines.append(f"best {number(better)}" + (f" of {len(best)} runs" if len(best) > 1 else ""))
+    chosen = [v for v in (r.chosen() for r in setting.runs) if v is not None]
+    if chosen:
+        lines.append(f"{number(statistics.fmean(chosen))} at the epoch chosen on validation")
     losses = [v for v in (r.final(r.evaluation, "loss") for r in setting.runs) if v is not None]
     if losses and run.baseline is not None:
         loss = "" if losses == values else f"loss {number(statistics.fmean(losses))}, "
@@ -168,6 +171,9 @@ def _results(problem: Problem) -> Table:
     both = any(r.final(evaluation, "loss") != r.final(evaluation, headline) for r in problem.runs)
     if both:
         columns.append(f"{evaluation} loss")
+    with_chosen = any(run.chosen() is not None for run in problem.runs)
+    if with_chosen:
+        columns.append("chosen on validation")
     columns += ["‖WᵀW − I‖", "steps", "time", "s/step", "state"]
     rows = []
     for setting in problem.settings:
@@ -181,6 +187,8 @@ def _results(problem: Problem) -> Table:
             ]
             if both:
                 row.append(run.final(evaluation, "loss"))
+            if with_chosen:
+                row.append(run.chosen())
             row += [
                 run.last("orthogonality"),
                 run.last("steps") or run.last("step"),

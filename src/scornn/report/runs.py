@@ -4,7 +4,6 @@ Whatever is missing or damaged becomes a note for the page; only a path that hol
 """
 
 import json
-import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from scornn.errors import DataError
 
 Series = tuple[NDArray[np.float64], NDArray[np.float64]]
 
+_LARGEST = 1e100
 _FILES = ("config.json", "metrics.jsonl", "summary.json")
 _DISPLAY = {
     "scornn": "scoRNN",
@@ -48,7 +48,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        return self.path.resolve().name
+        return str(_clean(self.path.resolve().name))
 
     @property
     def task(self) -> str:
@@ -115,6 +115,10 @@ class Run:
             value = float(values.max() if self.goal == "max" else values.min()) if values.size else None
         return value
 
+    def chosen(self) -> float | None:
+        """The headline metric on test at the epoch chosen on validation, where the run has a validation split."""
+        return finite(mapping(self.summary.get("best_by_valid")).get("value"))
+
     def last(self, key: str) -> float | None:
         """The newest finite value of a key in any split, the summary first."""
         value = finite(self.summary.get(key))
@@ -167,6 +171,9 @@ def read(path: str | os.PathLike[str]) -> Run:
     summary = _read_object(path / "summary.json", notes)
     if summary and summary.get("finished") is not True:
         notes.append("the run is not finished: figures are the latest so far")
+    unbounded = sum("loss" in row and finite(row["loss"]) is None for row in rows)
+    if unbounded:
+        notes.append(f"{unbounded} measured losses are not finite and not drawn")
     return Run(path, config, summary, rows, tuple(notes))
 
 
@@ -182,7 +189,7 @@ def _read_object(path: Path, notes: list[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
         notes.append(f"{path.name} is damaged: it holds no object")
         return {}
-    return value
+    return mapping(_clean(value))
 
 
 def _read_lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
@@ -200,7 +207,7 @@ def _read_lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             row = None
         if isinstance(row, dict):
-            rows.append(row)
+            rows.append(mapping(_clean(row)))
         else:
             damaged.append(number)
     if damaged:
@@ -213,13 +220,22 @@ def _read_lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
 
 
 def finite(value: object) -> float | None:
-    """The number, or None for whatever is not a finite number."""
+    """The number, or None for whatever is not a finite number that axes can hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
+    return float(value) if abs(value) <= _LARGEST else None
+
+
+def _clean(value: Any) -> Any:
+    """Text without lone surrogates, which JSON and file names may hold and UTF-8 may not."""
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {_clean(key): _clean(item) for key, item in value.items()}
+        case list():
+            return [_clean(item) for item in value]
+    return value
 
 
 def mapping(value: object) -> dict[str, Any]:

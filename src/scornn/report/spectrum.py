@@ -77,17 +77,14 @@ def newest_checkpoint(run: Path) -> tuple[int, Path] | None:
 def _recurrent_matrix(run: Path, checkpoint: Path) -> NDArray[Any] | None:
     """W of the first layer, rebuilt from the config and the weights; None where it is not constrained."""
     import torch
-    from safetensors.torch import load_file
 
     from scornn import nn
+    from scornn.train import checkpoint as checkpoints
 
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     model = mapping(config.get("model"))
-    weights = {}
-    for file in sorted(checkpoint.glob("*.safetensors")):
-        for key, value in load_file(file).items():
-            if ".layer." in f".{key}":
-                weights[key.split("layer.", 1)[1]] = value
+    saved = checkpoints.load(checkpoint).model
+    weights = {key.removeprefix("layer."): value for key, value in saved.items() if key.startswith("layer.")}
     size = _input_size(weights, str(mapping(config.get("task")).get("name")))
     layer: Any = nn.build(str(model["name"]), size, model["hidden"], **mapping(model.get("options")))
     if layer.orthogonality_error() is None:

@@ -3,13 +3,19 @@
 import json
 import math
 import wave
+from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 
-def config(task: str = "copying", model: str = "scornn", hidden: int = 190, seed: int = 1, **more: Any) -> dict[str, Any]:
+def config(
+    task: str = "copying", model: str = "scornn", hidden: int = 190, seed: int = 1, **more: Any
+) -> dict[str, Any]:
     tasks = {
         "copying": {"name": "copying", "length": 1000, "batch": 20},
         "adding": {"name": "adding", "length": 200, "batch": 50},
@@ -95,3 +101,45 @@ def add_audio(run: Path, names: tuple[str, ...] = ("spk1_001", "spk1_002"), fram
     files = {name: {"segsnr": 4.8, "stoi": 0.83, "pesq": 2.74} for name in names}
     scores = {"mean": {"segsnr": 4.8, "stoi": 0.83, "pesq": 2.74}, "files": files}
     (audio / "scores.json").write_text(json.dumps(scores))
+
+
+class Dom(HTMLParser):
+    """Tags with their attributes, text, and what was left open, of a page."""
+
+    _VOID = ("meta", "link", "br", "img", "hr", "input")
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self._VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attrs for name, attrs in self.tags if name == tag]
+
+
+@pytest.fixture
+def runs() -> SimpleNamespace:
+    """``make``, ``config`` and ``add_audio``."""
+    return SimpleNamespace(make=make, config=config, add_audio=add_audio)
+
+
+@pytest.fixture
+def dom() -> Callable[[str], Dom]:
+    return Dom

@@ -1,0 +1,187 @@
+"""The page of some runs: what it shows, what it tolerates, and that nothing in it can act."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from scornn.cli.report import main
+from scornn.errors import DataError, StorageError
+from scornn.report.run_report import report
+
+HOSTILE = '</script><script>alert(1)</script>"><img src=x onerror=alert(2)>&amp;$x_{1'
+
+
+@pytest.fixture
+def several(tmp_path, runs):
+    for seed in (1, 2, 3):
+        runs.make(tmp_path / f"sco-{seed}", runs.config(seed=seed))
+    runs.make(tmp_path / "lstm", runs.config(model="lstm", hidden=68), learns=False)
+    runs.make(tmp_path / "adding", runs.config("adding", hidden=170))
+    runs.add_audio(runs.make(tmp_path / "deep" / "speech", runs.config("speech", hidden=224)))
+    return tmp_path
+
+
+def test_page_is_whole_and_shows_every_part(several, dom):
+    page = dom(report([several]))
+    assert page.open == []
+    figures = [a for a in page.named("svg") if a.get("role") == "img"]
+    labels = " ".join(a["aria-label"] for a in figures)
+    # copying 4 panels + spectrum, adding 3 + spectrum, speech 3 + spectrum + 2 × 2 spectrograms
+    assert len(figures) == 5 + 4 + 8
+    assert "scoRNN n=190 ends at" in labels
+    assert "LSTM n=68 ends at" in labels
+    assert "baseline 0.02039 at 0.0204" in labels
+    assert "n·eps, n = 190" in labels
+    assert "eigenvalues of W and the unit circle" in labels
+    assert "mean of 3 seeds" in page.text
+    assert "Copying, T = 1000" in page.text
+    assert len(page.named("audio")) == 4
+    assert all(a["src"].startswith("data:audio/wav;base64,UklGR") for a in page.named("audio"))
+    assert "model.hidden" in page.text
+    assert page.text.index("Settings that differ") < page.text.index("Settings that all runs share")
+
+
+def test_page_holds_all_it_needs(several, dom):
+    page = report([several])
+    parsed = dom(page)
+    for tag, attributes in parsed.tags:
+        for name, value in attributes.items():
+            if name in ("src", "href", "xlink:href", "srcset", "data", "poster"):
+                assert re.match(r"data:|#", value), (tag, name, value)
+    assert not re.search(r"url\((?!#)|@import|//[a-z]", re.sub(r"base64,[\w+/=\s]+", "", page))
+    ids = [a["id"] for _, a in parsed.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    references = re.findall(r'(?:href="#|url\(#)([^")]+)', page)
+    assert references
+    assert set(references) <= set(ids)
+
+
+def test_same_runs_same_page(several):
+    assert report([several]) == report([several])
+
+
+def test_names_and_values_cannot_act(tmp_path, runs, dom):
+    config = runs.config()
+    config["name"] = config["model"]["name"] = config["task"]["name"] = HOSTILE
+    config["model"]["options"] = {HOSTILE: HOSTILE, "surrogate": "\ud800"}
+    (tmp_path / "plain").mkdir()
+    run = runs.make(tmp_path / "plain" / "<b>run", config)
+    summary = json.loads((run / "summary.json").read_text())
+    summary |= {"headline": HOSTILE, "final": {"test": {HOSTILE: 0.5, "loss": 1.0}}}
+    (run / "summary.json").write_text(json.dumps(summary))
+    with open(run / "metrics.jsonl", "a") as file:
+        for step in (10, 20):
+            file.write(json.dumps({"step": step, "split": "test", HOSTILE: 0.5, "orthogonality": 1e-6}) + "\n")
+    runs.add_audio(run, ('"><script>alert(3)<',))
+    page = report([tmp_path])
+    parsed = dom(page)
+    assert parsed.open == []
+    assert not parsed.named("script")
+    assert not parsed.named("img")
+    assert not parsed.named("b")
+    assert not [a for _, attributes in parsed.tags for a in attributes if a.startswith("on")]
+    assert HOSTILE in parsed.text
+    assert any(HOSTILE in str(a.get("aria-label")) for a in parsed.named("svg"))
+    assert "default-src 'none'" in page
+    page.encode()
+
+
+def test_what_is_missing_or_damaged_is_said(tmp_path, runs):
+    cut = runs.make(tmp_path / "cut", runs.config(), finished=False)
+    lines = (cut / "metrics.jsonl").read_text().splitlines()
+    lines[2] = "\x00\xff"
+    lines += ["[1, 2]", '{"step": 2010, "split": "train", "loss": NaN}', '{"step": 20']
+    (cut / "metrics.jsonl").write_text("\n".join(lines))
+    (cut / "spectrum.json").write_text('{"eigenvalues": [[1]]}')
+    young = tmp_path / "young"
+    young.mkdir()
+    (young / "config.json").write_text(json.dumps(runs.config(seed=7)))
+    torn = tmp_path / "torn"
+    torn.mkdir()
+    (torn / "summary.json").write_text('{"task": ')
+    (torn / "metrics.jsonl").write_text("")
+    page = report([tmp_path])
+    assert "metrics.jsonl: 3 damaged lines left out (line 3, 241, 243)" in page
+    assert "1 measured losses are not finite" in page
+    assert "the run is not finished" in page
+    assert "spectrum.json is damaged" in page
+    assert "young: no metrics.jsonl: there are no curves; no summary.json." in page
+    assert "torn: no config.json; metrics.jsonl holds no measurement yet; summary.json is damaged" in page
+
+
+@pytest.mark.parametrize("value", [None, "x", {}, 10**400, float("nan")])
+def test_summary_of_any_shape_makes_a_page(tmp_path, runs, value):
+    """Each run has another key of its summary spoilt."""
+    keys = json.loads((runs.make(tmp_path / "run", runs.config(), steps=50) / "summary.json").read_text())
+    for n, key in enumerate(keys, start=1):
+        path = runs.make(tmp_path / key, runs.config(hidden=2 * n), steps=50) / "summary.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+        (tmp_path / key / "spectrum.json").unlink()
+    page = report([tmp_path])
+    assert all(f"scoRNN n={2 * n}" in page for n in range(1, len(keys) + 1))
+
+
+def test_what_is_no_run_is_named(tmp_path, runs):
+    with pytest.raises(DataError, match=r"nowhere: expected a run directory.*found nothing"):
+        report([tmp_path / "nowhere"])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="found a file"):
+        report([tmp_path / "file"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"empty: no run here: expected config.json, metrics.jsonl, summary.json"):
+        report([tmp_path / "empty"])
+
+
+def test_a_run_given_twice_counts_once(tmp_path, runs):
+    run = runs.make(tmp_path / "run", runs.config())
+    assert report([run, tmp_path, tmp_path / "." / "run"]) == report([run])
+
+
+def test_command_writes_the_page_in_one_piece(tmp_path, runs, capsys):
+    run = runs.make(tmp_path / "run", runs.config())
+    out = tmp_path / "page.html"
+    out.write_text("old")
+    assert main([str(run), "--out", str(out), "--title", "Ours & theirs"]) == 0
+    assert "<title>Ours &amp; theirs</title>" in out.read_text()
+    assert str(out) in capsys.readouterr().out
+    with pytest.raises(StorageError, match="nowhere"):
+        main([str(run), "--out", str(tmp_path / "nowhere" / "page.html")])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["page.html", "run"]
+
+
+def test_torch_is_not_imported_where_no_checkpoint_needs_it(tmp_path, runs):
+    run = runs.make(tmp_path / "run", runs.config())
+    code = (
+        "import sys; from scornn.cli.report import main\n"
+        "assert not {'torch', 'matplotlib', 'jinja2'} & set(sys.modules)\n"
+        f"main([{str(run)!r}, '--out', {str(tmp_path / 'page.html')!r}])\n"
+        "assert 'torch' not in sys.modules and 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
+@pytest.mark.parametrize("name", ["page", "broken"])
+def test_browser_draws_the_figures_without_a_complaint(tmp_path, several, name):
+    """The page, and as a control one with a script that its policy forbids."""
+    page = report([several])
+    if name == "broken":
+        page = page.replace("<main>", "<main><script>document.title = 'ran'</script>")
+    path = tmp_path / f"{name}.html"
+    path.write_text(page)
+    result = subprocess.run(
+        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync",
+         "--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", path.as_uri()],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    complaints = [line for line in result.stderr.splitlines() if "CONSOLE" in line]
+    assert bool(complaints) == (name == "broken"), complaints
+    assert "<title>ran" not in result.stdout
+    figures = re.findall(r'<svg viewBox="[^"]*" role="img".*?</svg>', result.stdout, re.DOTALL)
+    assert len(figures) == 17
+    assert all(figure.count("<path") > 3 and "<text" in figure for figure in figures)

@@ -1,0 +1,101 @@
+"""Eigenvalues of W, from a real checkpoint and from the small file kept in its place."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from scornn import nn
+from scornn.errors import CheckpointError
+from scornn.report import spectrum
+from scornn.report.run_report import report
+from scornn.train import checkpoint
+
+
+@pytest.fixture
+def trained(tmp_path, runs):
+    """A run directory with a checkpoint of a real layer, and the layer."""
+
+    def build(model: str = "scornn", step: int = 30) -> tuple:
+        config = runs.config(model=model, hidden=17)
+        path = runs.make(tmp_path / model, config, steps=50)
+        (path / "spectrum.json").unlink(missing_ok=True)
+        layer = nn.build(model, 10, 17, **config["model"]["options"])
+        (path / "checkpoints").mkdir()
+        weights = nn.SequenceModel(layer, 9).state_dict()
+        checkpoint.save(path / "checkpoints", step, weights, {}, {})
+        return path, layer
+
+    return build
+
+
+def in_order(z: np.ndarray) -> np.ndarray:
+    return z[np.lexsort((z.imag.round(5), z.real.round(5)))]
+
+
+def test_spectrum_is_that_of_the_layer(trained):
+    path, layer = trained()
+    found, reason = spectrum.read(path)
+    assert reason == ""
+    assert found.step == 30
+    W = layer.weight_hh_l0.detach().double().numpy()
+    np.testing.assert_allclose(in_order(found.eigenvalues), in_order(np.linalg.eigvals(W)), atol=1e-10)
+    np.testing.assert_allclose(np.abs(found.eigenvalues), 1, atol=1e-5)
+
+
+def test_file_stands_in_for_weights(trained):
+    path, _ = trained()
+    with_weights, _ = spectrum.read(path)
+    assert spectrum.write(path) == path / "spectrum.json"
+    shutil.rmtree(path / "checkpoints")
+    kept, reason = spectrum.read(path)
+    assert (kept.step, reason) == (30, "")
+    np.testing.assert_array_equal(kept.eigenvalues, with_weights.eigenvalues)
+    assert "17 eigenvalues of W and the unit circle" in report([path])
+
+
+def test_newer_of_checkpoint_and_file_counts(trained):
+    path, _ = trained(step=30)
+    for step, expected in ((29, 17), (30, 1), (31, 1)):
+        (path / "spectrum.json").write_text(json.dumps({"step": step, "eigenvalues": [[1, 0]]}))
+        assert spectrum.read(path)[0].eigenvalues.size == expected
+
+
+def test_no_spectrum_where_W_is_free(trained):
+    path, _ = trained("lstm")
+    assert spectrum.read(path) == (None, "")
+    assert spectrum.write(path) is None
+    assert not (path / "spectrum.json").exists()
+
+
+def test_damaged_checkpoint_is_said_and_the_page_made(trained):
+    path, _ = trained()
+    weights = path / "checkpoints" / "step-30" / "model.safetensors"
+    damaged = bytearray(weights.read_bytes())
+    damaged[-1] ^= 1
+    weights.write_bytes(damaged)
+    found, reason = spectrum.read(path)
+    assert found is None
+    assert "step-30 cannot be used" in reason
+    assert "step-30 cannot be used" in report([path])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
+        spectrum.write(path)
+
+
+def test_without_checkpoint_and_file_it_is_said(trained):
+    path, _ = trained()
+    (path / "checkpoints" / "step-30" / "manifest.json").unlink()
+    assert spectrum.read(path) == (None, "no spectrum of W: neither a checkpoint nor spectrum.json is here")
+    with pytest.raises(CheckpointError, match="no complete checkpoint"):
+        spectrum.write(path)
+
+
+def test_weights_of_another_layer_are_said(trained):
+    path, _ = trained()
+    weights = {"layer.weight_ih_l0": torch.zeros(3, 10)}
+    checkpoint.save(path / "checkpoints", 40, weights, {}, {})
+    found, reason = spectrum.read(path)
+    assert found is None
+    assert "step-40 cannot be used" in reason
