@@ -74,9 +74,9 @@ def scaled_cayley(A: Tensor, D: Tensor) -> Tensor:
 
     Example:
         >>> A = skew(torch.tensor([1.0]), 2)
-        >>> scaled_cayley(A, torch.tensor([1.0, -1.0]))
-        tensor([[ 0.,  1.],
-                [ 1., -0.]])
+        >>> scaled_cayley(A, torch.tensor([1.0, 1.0]))
+        tensor([[ 0., -1.],
+                [ 1.,  0.]])
     """
     if A.dim() < 2 or A.shape[-1] != A.shape[-2]:
         raise ValueError(f"scaled_cayley: expected a square matrix A, got shape {tuple(A.shape)}")

@@ -1,0 +1,122 @@
+"""RMSprop in its three flavours, against sequences worked out by hand and against torch."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import scornn
+from scornn.optim import RMSprop, parameter_groups
+
+
+def run(flavour: str, gradients: list[float], lr: float = 0.1) -> list[float]:
+    p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    optimizer = RMSprop([p], lr=lr, flavour=flavour)
+    path = []
+    for g in gradients:
+        p.grad = torch.tensor([g], dtype=torch.float64)
+        optimizer.step()
+        path.append(p.item())
+    return path
+
+
+def test_tf1_by_hand() -> None:
+    """s: 1 → 0.9 + 0.1·4 = 1.3 → 1.17 + 0.1·1 = 1.27; ε = 1e-10 under the root."""
+    first = -0.1 * 2 / math.sqrt(1.3 + 1e-10)
+    second = first - 0.1 * -1 / math.sqrt(1.27 + 1e-10)
+    assert run("tf1", [2.0, -1.0]) == pytest.approx([first, second], rel=1e-15)
+
+
+def test_theano_by_hand() -> None:
+    """s: 0.001 → 0.0009 + 0.4 = 0.4009 → 0.36081 + 0.1 = 0.46081; no ε."""
+    first = -0.1 * 2 / math.sqrt(0.4009)
+    second = first - 0.1 * -1 / math.sqrt(0.46081)
+    assert run("theano", [2.0, -1.0]) == pytest.approx([first, second], rel=1e-14)
+
+
+def test_torch_by_hand() -> None:
+    """s: 0 → 0.04 → 0.0396 + 0.01 = 0.0496; ε = 1e-8 outside: the first step is 10 · lr."""
+    first = -0.1 * 2 / (math.sqrt(0.04) + 1e-8)
+    second = first - 0.1 * -1 / (math.sqrt(0.0496) + 1e-8)
+    assert run("torch", [2.0, -1.0]) == pytest.approx([first, second], rel=1e-14)
+
+
+def test_torch_flavour_is_torchs_bit_for_bit() -> None:
+    ours, theirs = nn.Linear(7, 5), nn.Linear(7, 5)
+    theirs.load_state_dict(ours.state_dict())
+    a, b = RMSprop(ours.parameters(), lr=3e-3, flavour="torch"), torch.optim.RMSprop(theirs.parameters(), lr=3e-3)
+    for _ in range(20):
+        x = torch.randn(4, 7)
+        for net, optimizer in ((ours, a), (theirs, b)):
+            optimizer.zero_grad()
+            net(x).square().sum().backward()
+            optimizer.step()
+    assert torch.equal(ours.weight, theirs.weight)
+    assert torch.equal(ours.bias, theirs.bias)
+
+
+def test_decay_and_eps_can_be_set() -> None:
+    """Keras' RMSprop is the torch flavour with decay 0.9."""
+    p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    p.grad = torch.tensor([2.0], dtype=torch.float64)
+    RMSprop([p], lr=0.1, flavour="torch", decay=0.9, eps=0.5).step()
+    assert p.item() == pytest.approx(-0.1 * 2 / (math.sqrt(0.4) + 0.5))
+
+
+def test_state_round_trip_continues_exactly() -> None:
+    def steps(p: nn.Parameter, optimizer: RMSprop, count: int) -> None:
+        for k in range(count):
+            p.grad = torch.full_like(p, 1.0 + k)
+            optimizer.step()
+
+    p = nn.Parameter(torch.zeros(3))
+    optimizer = RMSprop([p], lr=0.1)
+    steps(p, optimizer, 3)
+    q = nn.Parameter(p.detach().clone())
+    twin = RMSprop([q], lr=0.5)
+    twin.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    steps(p, optimizer, 3)
+    steps(q, twin, 3)
+    assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"flavour": "keras"}, {"lr": -1.0}, {"lr": math.nan}, {"lr": math.inf}, {"decay": 1.0}, {"eps": -1e-8}],
+    ids=str,
+)
+def test_refuses(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=str(next(iter(wrong)))):
+        RMSprop([nn.Parameter(torch.zeros(1))], **wrong)  # type: ignore[arg-type]
+
+
+def test_every_parameter_is_in_exactly_one_group() -> None:
+    model = nn.ModuleDict(
+        {
+            "scornn": scornn.nn.SequenceModel(scornn.ScoRNN(3, 5, 2, bidirectional=True), 2),
+            "cell": scornn.ScoRNNCell(3, 5),
+            "linear": scornn.parametrizations.scaled_cayley(nn.Linear(4, 4)),
+        }
+    )
+    rest, recurrent = parameter_groups(model, lr=1e-3, recurrent_lr=1e-4)
+    assert (rest["name"], rest["lr"]) == ("rest", 1e-3)
+    assert (recurrent["name"], recurrent["lr"]) == ("recurrent", 1e-4)
+    ids = [id(p) for group in (rest, recurrent) for p in group["params"]]
+    assert sorted(ids) == sorted(id(p) for p in model.parameters())
+    assert {p.numel() for p in recurrent["params"]} == {10, 6}
+    assert len(recurrent["params"]) == 4 + 1 + 1
+
+
+def test_a_model_without_recurrent_parameters_has_one_group() -> None:
+    assert [group["name"] for group in parameter_groups(nn.Linear(2, 2), 1e-3, 1e-4)] == ["rest"]
+
+
+def test_frozen_parameters_are_left_out() -> None:
+    layer = scornn.ScoRNN(3, 5)
+    layer.bias_l0.requires_grad_(False)
+    groups = parameter_groups(layer, 1e-3, 1e-4)
+    assert [len(group["params"]) for group in groups] == [1, 1]

@@ -1,0 +1,98 @@
+"""The package as a whole: its public names, its borders, and its examples."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import scornn
+
+SOURCE = Path(scornn.__file__).parent
+ROOMS = [
+    ["errors"],
+    ["durable"],
+    ["functional"],
+    ["ops"],
+    ["nn"],
+    ["optim"],
+    ["data"],
+    ["tasks"],
+    ["metrics"],
+    ["train"],
+    ["analysis"],
+    ["paper"],
+    ["report"],
+    ["cli"],
+]
+ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+FILES = sorted(SOURCE.rglob("*.py"))
+MODULES = [
+    ".".join(["scornn", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
+    for path in FILES
+    if path.stem != "__main__"
+]
+
+
+def test_public_names() -> None:
+    assert sorted(scornn.__all__) == [
+        "ScoRNN",
+        "ScoRNNCell",
+        "__version__",
+        "backends",
+        "functional",
+        "nn",
+        "ops",
+        "optim",
+        "parametrizations",
+    ]
+    for name in scornn.__all__:
+        assert getattr(scornn, name) is not None
+    with pytest.raises(AttributeError, match="ScoRMM"):
+        _ = scornn.ScoRMM
+
+
+def imports(path: Path) -> set[str]:
+    """The rooms of scornn that a module imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = (
+                [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "scornn" else [node.module]
+            )
+        found |= {name.split(".")[1] for name in names if name.startswith("scornn.")}
+    return found & set(ORDER)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_no_room_reaches_back_up(path: Path) -> None:
+    room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if room in ("__init__", "__main__"):
+        return
+    for other in imports(path) - {room}:
+        assert ORDER[other] < ORDER[room], f"{room} imports {other}, which stands below it"
+
+
+def test_help_does_not_import_torch() -> None:
+    code = "import sys, scornn.cli; assert 'torch' not in sys.modules, 'torch'"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_in_docstrings(module: str) -> None:
+    torch.manual_seed(0)
+    results = doctest.testmod(
+        importlib.import_module(module),
+        extraglobs={"torch": torch, "scornn": scornn},
+        optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS,
+    )
+    assert results.failed == 0
