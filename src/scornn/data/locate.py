@@ -24,8 +24,8 @@ def roots(data: Path | None) -> list[Path]:
 
 
 def folders(data: Path | None, below: tuple[str, ...], elsewhere: tuple[str, ...] = ()) -> list[Path]:
-    """The folders that exist among the roots, ``below`` each of them, and ``elsewhere``, in order."""
-    candidates = [root / name for root in roots(data) for name in (".", *below)]
+    """The folders that exist: of each root those ``below`` it, then itself; then those ``elsewhere``."""
+    candidates = [root / name for root in roots(data) for name in (*below, ".")]
     return [path for path in (*candidates, *map(Path, elsewhere)) if path.is_dir()]
 
 

@@ -9,8 +9,9 @@ from scornn.tasks.adding import Adding, AddingConfig
 from scornn.tasks.base import Batch, Task, TaskConfig
 from scornn.tasks.copying import Copying, CopyingConfig
 from scornn.tasks.pixel_mnist import PixelMnist, PixelMnistConfig
+from scornn.tasks.speech import Speech, SpeechConfig
 
-AnyTaskConfig = CopyingConfig | AddingConfig | PixelMnistConfig
+AnyTaskConfig = CopyingConfig | AddingConfig | PixelMnistConfig | SpeechConfig
 
 __all__ = [
     "Adding",
@@ -21,6 +22,8 @@ __all__ = [
     "CopyingConfig",
     "PixelMnist",
     "PixelMnistConfig",
+    "Speech",
+    "SpeechConfig",
     "Task",
     "TaskConfig",
     "make",
@@ -46,3 +49,5 @@ def make(config: AnyTaskConfig, seed: int, data: Path | None = None) -> Task:
             return Adding(config, seed)
         case PixelMnistConfig():
             return PixelMnist(config, seed, data)
+        case SpeechConfig():
+            return Speech(config, seed, data)

@@ -2,7 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
@@ -18,11 +18,13 @@ class Batch:
         inputs: (T, B, m) float32.
         targets: (T, B, ...) for a target at every step, (B,) for one at the end.
         lengths: (B,) int64 on the CPU, the steps of each sample that count, or None where all T do.
+        padded: the steps to which a protocol pads every sample when it averages, where one does.
     """
 
     inputs: Tensor
     targets: Tensor
     lengths: Tensor | None = None
+    padded: int | None = None
 
     @property
     def size(self) -> int:
@@ -37,15 +39,13 @@ class Batch:
             return self
         own = slice(rank, None, world_size)
         targets = self.targets[own] if self.targets.dim() == 1 else self.targets[:, own]
-        return Batch(self.inputs[:, own], targets, None if self.lengths is None else self.lengths[own])
+        lengths = None if self.lengths is None else self.lengths[own]
+        return replace(self, inputs=self.inputs[:, own], targets=targets, lengths=lengths)
 
     def to(self, device: torch.device | str) -> "Batch":
         """The batch on a device; lengths stay on the CPU, where packing wants them."""
-        return Batch(
-            self.inputs.to(device, non_blocking=True),
-            self.targets.to(device, non_blocking=True),
-            self.lengths,
-        )
+        inputs, targets = (t.to(device, non_blocking=True) for t in (self.inputs, self.targets))
+        return replace(self, inputs=inputs, targets=targets)
 
 
 class Task(ABC):

@@ -1,0 +1,152 @@
+"""Speech rebuilt from predictions, and its scores.
+
+Each test utterance: the first true frame, then the predicted log-magnitudes, all with the TRUE phases;
+inverse STFT; scored against the true signal at 8 kHz. A score that cannot be given for a file is named with
+its reason, and every mean says of how many files it is.
+"""
+
+import io
+import math
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from scornn import durable
+from scornn.data import features, stft
+from scornn.data.progress import bar
+from scornn.metrics.base import ScoreRefused, ScoreUnavailable, Signal
+from scornn.metrics.pesq import pesq
+from scornn.metrics.segsnr import segsnr
+from scornn.metrics.stoi import stoi
+from scornn.tasks.speech import Speech
+
+SCORES: dict[str, Callable[[Signal, Signal, int], float]] = {"segsnr": segsnr, "stoi": stoi, "pesq": pesq}
+CONVENTIONS = {
+    "mse": "dB^2 per bin and valid frame",
+    "segsnr": "dB; 10 ms frames, whole file, each clipped to -10..35 dB, no alignment",
+    "stoi": "pystoi, not extended, signals at 8 kHz",
+    "pesq": "P.862 narrow-band MOS-LQO, signals at 8 kHz",
+}
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One test utterance.
+
+    its index in the task's features, and (L - 1, 129) predicted frames, the second to the last.
+    """
+
+    index: int
+    frames: NDArray[np.float32]
+
+
+def predictions(model: nn.Module, task: Speech, split: str = "test") -> Iterator[Prediction]:
+    """What a model predicts for every utterance of a split."""
+    parameter = next(model.parameters())
+    training = model.training
+    model.eval()
+    try:
+        for step in range(task.num_batches(split)):
+            batch = task.batch(split, 0, step)
+            with torch.no_grad():
+                outputs = model(batch.inputs.to(parameter.device, parameter.dtype), batch.lengths)
+            frames = outputs.float().cpu().numpy()
+            lengths = [] if batch.lengths is None else batch.lengths.tolist()
+            for column, (index, length) in enumerate(zip(task.members(split, 0, step), lengths, strict=True)):
+                yield Prediction(int(index), frames[:length, column])
+    finally:
+        model.train(training)
+
+
+def rebuild(predicted: NDArray[np.float32], true: Signal) -> Signal:
+    """A signal from predicted log-magnitudes (L - 1, 129) and the phases and first frame of ``true``."""
+    X = stft.forward(true)
+    phases = np.exp(1j * np.angle(X[1:]))
+    return stft.inverse(np.concatenate([X[:1], stft.magnitude(predicted) * phases]), len(true))
+
+
+def evaluate_audio(
+    model: nn.Module, task: Speech, out_dir: Path, progress: bool = True, *, shown: int = _SHOWN
+) -> dict[str, Any]:
+    """Rebuild every test utterance, write the sounds to ``out_dir``, and score them.
+
+    Written for each utterance: ``<id>.true.wav`` and ``<id>.predicted.wav``; for the first ``shown`` also
+    ``<id>.npz`` with the frames ``true`` and ``predicted`` (L, 129) in dB; last, ``scores.json``, which is
+    what is returned:
+
+    - ``files``: per utterance its scores; ``mean`` and ``counts``: per score the mean, and of how many
+    files; - ``refused``: per score the files without, and why; ``unavailable``: the scores without a
+    package, and what to install; - ``conventions``: what each score is.
+    """
+    durable.make_directory(out_dir)
+    files: dict[str, dict[str, float]] = {}
+    refused: dict[str, dict[str, str]] = {name: {} for name in ("mse", *SCORES)}
+    unavailable: dict[str, str] = {}
+    shown_ids = set(sorted(task.features.utterances[int(i)].id for i in _test_members(task))[:shown])
+    title = f"rebuilding {task.size('test')} utterances"
+    with bar(title, task.size("test")) if progress else nullcontext(_ignore) as advance:
+        for prediction in predictions(model, task):
+            utterance = task.features.utterances[prediction.index]
+            true = features.waveform(utterance.path, task.rate)
+            predicted = rebuild(prediction.frames, true)
+            frames = task.features.of(prediction.index)
+            scores = {"mse": float(np.square(prediction.frames - frames[1:], dtype=np.float64).mean())}
+            if not math.isfinite(scores["mse"]):
+                refused["mse"][utterance.id] = f"the error is {scores.pop('mse')}"
+            for name in SCORES.keys() - unavailable.keys():
+                try:
+                    scores[name] = SCORES[name](true, predicted, stft.RATE)
+                except ScoreRefused as reason:
+                    refused[name][utterance.id] = str(reason)
+                except ScoreUnavailable as reason:
+                    unavailable[name] = str(reason)
+            files[utterance.id] = {name: scores[name] for name in ("mse", *SCORES) if name in scores}
+            for kind, signal in (("true", true), ("predicted", predicted)):
+                durable.write_bytes(out_dir / f"{utterance.id}.{kind}.wav", _wav(signal))
+            if utterance.id in shown_ids:
+                both = np.concatenate([frames[:1], prediction.frames])
+                durable.write_bytes(out_dir / f"{utterance.id}.npz", _npz(true=frames, predicted=both))
+            advance(1)
+    scored = {name: [f[name] for f in files.values() if name in f] for name in ("mse", *SCORES)}
+    result = {
+        "mean": {name: float(np.mean(values)) for name, values in scored.items() if values},
+        "counts": {name: len(values) for name, values in scored.items()},
+        "refused": refused,
+        "unavailable": unavailable,
+        "conventions": CONVENTIONS,
+        "rate": stft.RATE,
+        "files": dict(sorted(files.items())),
+    }
+    durable.write_json(out_dir / "scores.json", result)
+    return result
+
+
+def _test_members(task: Speech) -> list[int]:
+    return [int(i) for step in range(task.num_batches("test")) for i in task.members("test", 0, step)]
+
+
+def _ignore(count: int) -> None:
+    pass
+
+
+def _wav(signal: Signal) -> bytes:
+    """16-bit mono wav; what a prediction exceeds full scale by is clipped."""
+    file = io.BytesIO()
+    finite = np.nan_to_num(signal, nan=0.0, posinf=1.0, neginf=-1.0)
+    soundfile.write(file, np.clip(finite, -1, 1 - 2**-15), stft.RATE, format="WAV", subtype="PCM_16")
+    return file.getvalue()
+
+
+def _npz(**arrays: NDArray[np.float32]) -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+    return file.getvalue()
