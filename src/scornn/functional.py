@@ -112,17 +112,17 @@ def _is_traced(x: Tensor) -> bool:
 
 @torch.no_grad()
 def inverse_scaled_cayley(W: Tensor, bound: float = 1.0) -> tuple[Tensor, Tensor]:
-    r"""Theorem 3.1, made constructive: ``A`` and ``D`` with ``scaled_cayley(A, D) == W`` and every |a_ij| ≤ 1.
+    r"""Theorem 3.1, made constructive: ``A`` and ``D`` with ``scaled_cayley(A, D) == W`` and :math:`|a_{ij}| \le 1`.
 
     Works for every real orthogonal matrix, also with eigenvalues −1, where the plain Cayley transform fails.
     First D is chosen by an elimination of :math:`W + D` in which each sign makes its pivot at least 1, so that
-    :math:`I + WD` is well away from singular; then pairs of signs are flipped while some |a_ij| exceeds the
+    :math:`I + WD` is well away from singular; then pairs of signs are flipped while some :math:`|a_{ij}|` exceeds the
     bound. A flip of :math:`(i, j)` multiplies :math:`|\det(I + WD)| \le 2^n` by :math:`a_{ij}^2 > 1`, so the
     flips come to an end (``docs/constructive.md``).
 
     Args:
         W: ``(n, n)``, real, orthogonal to rounding.
-        bound: largest |a_ij| allowed, at least 1 (permutations need exactly 1).
+        bound: largest :math:`|a_{ij}|` allowed, at least 1 (permutations need exactly 1).
 
     Returns:
         ``A (n, n)`` and ``D (n,)``, of W's dtype.
