@@ -2,7 +2,7 @@
 
 from scornn.nn.base import DenseRecurrentLayer, OrthogonalRecurrentLayer, RecurrentLayer
 from scornn.nn.model import SequenceModel
-from scornn.nn.registry import MODELS, build
+from scornn.nn.registry import MODELS, build, parameter_count
 from scornn.nn.scornn import ScoRNN, ScoRNNCell
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "ScoRNNCell",
     "SequenceModel",
     "build",
+    "parameter_count",
 ]

@@ -8,7 +8,8 @@ from free parameters; they derive from :class:`DenseRecurrentLayer` and only say
 from __future__ import annotations
 
 import warnings
-from typing import ClassVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,8 +28,11 @@ class RecurrentLayer(nn.Module):
     this one, set what is their own, and end with :meth:`build`.
     """
 
-    units_per_state: ClassVar[int] = 1
+    units_per_state: int = 1
     """Reals that one hidden unit takes in the state: 2 for complex models, stored as adjacent (Re, Im)."""
+
+    learn_h0: bool = False
+    """Whether the state before the first step is a parameter ``h0{suffix}``; zero otherwise."""
 
     def __init__(
         self,
@@ -67,6 +71,9 @@ class RecurrentLayer(nn.Module):
             size = self.input_size if layer == 0 else self.output_size
             for suffix in self._suffixes(layer):
                 self.make_parameters(suffix, size, device, dtype)
+                if self.learn_h0:
+                    h0 = torch.empty(self.state_size, device=device, dtype=dtype)
+                    self.register_parameter(f"h0{suffix}", nn.Parameter(h0))
         self.reset_parameters()
 
     def make_parameters(
@@ -77,6 +84,11 @@ class RecurrentLayer(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw fresh parameters from the global random generator."""
+        for suffix in self.suffixes():
+            self.reset(suffix)
+
+    def reset(self, suffix: str) -> None:
+        """Draw the parameters of one layer in one direction."""
         raise NotImplementedError
 
     def run(
@@ -85,8 +97,15 @@ class RecurrentLayer(nn.Module):
         """One layer in one direction; arguments and result as :func:`scornn.ops.recurrence`."""
         raise NotImplementedError
 
+    def tensor(self, name: str) -> Tensor:
+        """A parameter or buffer, or what stands in its place (``torch.func.functional_call``)."""
+        value: Tensor = getattr(self, name)
+        return value
+
     def initial_state(self, suffix: str, batch: int, like: Tensor) -> Tensor:
-        """The state ``(batch, state_size)`` before the first step, where the caller gives none: zero."""
+        """The state ``(batch, state_size)`` before the first step, where the caller gives none: learned, or zero."""
+        if self.learn_h0:
+            return self.tensor(f"h0{suffix}").expand(batch, -1)
         return like.new_zeros(batch, self.state_size)
 
     def recurrent_parameter_names(self) -> list[str]:
@@ -96,6 +115,22 @@ class RecurrentLayer(nn.Module):
     def orthogonality_error(self) -> float | None:
         """Largest ‖WᵀW − I‖_F over layers and directions; None where W is not constrained."""
         return None
+
+    def penalty(self) -> Tensor | None:
+        """What the training loss should add for this layer, or None."""
+        return None
+
+    def constraints(self) -> int:
+        """How many of the trained numbers a constraint takes away: their count less this is the paper's count."""
+        return 0
+
+    def readout(self, h: Tensor) -> Tensor:
+        """What a head reads of states ``(…, output_size)``: all of it, ``(…, readout_size)``."""
+        return h
+
+    @property
+    def readout_size(self) -> int:
+        return self.output_size
 
     @property
     def state_size(self) -> int:
@@ -217,10 +252,37 @@ class RecurrentLayer(nn.Module):
 
 
 class DenseRecurrentLayer(RecurrentLayer):
-    """A layer whose recurrence is one dense real matrix: h_t = act(U x_t + W h_{t−1}), on the sequence operator."""
+    """A layer whose recurrence is one dense real matrix: h_t = act(U x_t + W h_{t−1}), on the sequence operator.
+
+    A model says which numbers make W (:meth:`recurrent_shapes`), how they start (:meth:`reset`), and what W they make
+    (:meth:`recurrent_matrix`). ``weight_hh{suffix}`` gives W.
+    """
 
     activation: str
     backend: str = "auto"
+
+    def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of each parameter that makes W."""
+        raise NotImplementedError
+
+    def make_parameters(
+        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
+    ) -> None:
+        shapes = {"weight_ih": (self.state_size, input_size), **self.recurrent_shapes()}
+        if self.bias:
+            shapes["bias"] = (self.hidden_size,)
+        for name, shape in shapes.items():
+            parameter = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+            self.register_parameter(f"{name}{suffix}", parameter)
+
+    def recurrent_parameter_names(self) -> list[str]:
+        return [f"{name}{suffix}" for suffix in self.suffixes() for name in self.recurrent_shapes()]
+
+    def __getattr__(self, name: str) -> Any:
+        made = name.startswith("weight_hh_") and (suffix := name.removeprefix("weight_hh")) in self.suffixes()
+        if made and "weight_hh" not in self.recurrent_shapes():
+            return self.recurrent_matrix(suffix)
+        return super().__getattr__(name)
 
     def recurrent_matrix(self, suffix: str) -> Tensor:
         """W ``(state_size, state_size)``, differentiable with respect to the free parameters."""
@@ -238,7 +300,9 @@ class DenseRecurrentLayer(RecurrentLayer):
     def run(
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
     ) -> tuple[Tensor, Tensor]:
-        W, U, b = self.recurrent_matrix(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
+        with full_precision(x):
+            W = self.recurrent_matrix(suffix)
+        U, b = self.input_matrix(suffix), self.bias_vector(suffix)
         return ops.recurrence(
             x,
             h0,
@@ -258,6 +322,23 @@ class OrthogonalRecurrentLayer(DenseRecurrentLayer):
     @torch.no_grad()
     def orthogonality_error(self) -> float | None:
         return max(float(orthogonality_error(self.recurrent_matrix(suffix))) for suffix in self.suffixes())
+
+
+def full_precision(x: Tensor) -> AbstractContextManager[Any]:
+    """No autocast: a recurrent matrix made in half precision is not orthogonal."""
+    device = x.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+
+
+def precise(v: Tensor) -> Tensor:
+    """``v`` in the precision in which W is made: float32 or better."""
+    return v.float() if v.dtype in (torch.bfloat16, torch.float16) else v
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise ValueError(f"unknown {name} {value!r}; expected one of {', '.join(map(repr, choices))}")
+    return value
 
 
 def check_sizes(**sizes: int) -> None:

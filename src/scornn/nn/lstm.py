@@ -28,20 +28,28 @@ class LSTM(nn.LSTM):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        n = self.hidden_size
-        for name, parameter in self.named_parameters():
-            if name.startswith("weight_ih"):
-                suffix = name.removeprefix("weight_ih")
-                hidden = getattr(self, f"weight_hh{suffix}")
-                limit = (6 / (parameter.shape[1] + n + 4 * n)) ** 0.5
-                parameter.uniform_(-limit, limit)
-                hidden.uniform_(-limit, limit)
-            elif name.startswith("bias"):
-                parameter.zero_()
-                if name.startswith("bias_ih"):
-                    parameter[n : 2 * n] = self.forget_bias  # torch's gates: input, forget, cell, output
-                else:
-                    parameter.requires_grad_(False)
+        reset_gates(self, self.forget_bias)  # torch's gates: input, forget, cell, output
 
     def recurrent_parameter_names(self) -> list[str]:
         return []
+
+    def orthogonality_error(self) -> None:
+        """None: nothing is constrained."""
+
+
+@torch.no_grad()
+def reset_gates(layer: nn.RNNBase, forget_bias: float) -> None:
+    """Glorot-uniform over input and state together; ``forget_bias`` in the second gate; one bias vector frozen at 0."""
+    n = layer.hidden_size
+    for name, parameter in layer.named_parameters():
+        if name.startswith("weight_ih"):
+            hidden = getattr(layer, f"weight_hh{name.removeprefix('weight_ih')}")
+            limit = (6 / (parameter.shape[1] + n + parameter.shape[0])) ** 0.5
+            parameter.uniform_(-limit, limit)
+            hidden.uniform_(-limit, limit)
+        elif name.startswith("bias"):
+            parameter.zero_()
+            if name.startswith("bias_ih"):
+                parameter[n : 2 * n] = forget_bias
+            else:
+                parameter.requires_grad_(False)

@@ -33,7 +33,7 @@ class SequenceModel(nn.Module):
         self.read = read
         weight = next(layer.parameters())
         self._directions = 2 if layer.bidirectional else 1
-        size = getattr(layer, "output_size", None) or int(layer.hidden_size) * self._directions  # torch's have none
+        size = getattr(layer, "readout_size", None) or int(layer.hidden_size) * self._directions  # torch's have none
         self.head = nn.Linear(size, output_size, device=weight.device, dtype=weight.dtype)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
@@ -51,7 +51,8 @@ class SequenceModel(nn.Module):
             packed_output, state = self.layer(packed)
             if self.read == "all":
                 output, _ = pad_packed_sequence(packed_output, total_length=inputs.shape[0])
-        y: Tensor = self.head(output if self.read == "all" else self._last(state))
+        h = output if self.read == "all" else self._last(state)
+        y: Tensor = self.head(self.layer.readout(h) if hasattr(self.layer, "readout") else h)
         return y
 
     def _last(self, state: Tensor | tuple[Tensor, Tensor]) -> Tensor:

@@ -1,0 +1,187 @@
+"""expRNN and dtriv: W by the exponential map, around the identity or around a base that moves."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from scornn.functional import skew
+from scornn.nn import init
+from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, precise
+
+NONLINEARITIES = ("modrelu", "relu", "leaky_relu", "tanh", "identity")
+STARTS = {"henaff": init.rotation_angles_, "cayley": init.cayley_rotations_}
+
+
+class ExpRNN(OrthogonalRecurrentLayer):
+    r"""Orthogonal by the exponential map (Lezcano-Casado and Martínez-Rubio, 2019).
+
+    .. math::
+        W = \exp(A), \quad A^T = -A, \qquad h_t = \mathrm{modReLU}(U x_t + W h_{t-1})
+
+    Every rotation can be had, but no W with determinant −1. A starts with 2 × 2 blocks: angles from U(−π, π)
+    (``start="henaff"``), or the numbers of the scoRNN paper (``"cayley"``). U Kaiming-normal, b from U(±0.01).
+
+    Args:
+        nonlinearity: ``modrelu``, ``relu``, ``leaky_relu``, ``tanh`` or ``identity``.
+        start: ``henaff`` or ``cayley``.
+
+    Attributes:
+        skew_hh_l{k}: the n(n−1)/2 free numbers of A.
+
+    Example:
+        >>> layer = ExpRNN(3, 5)
+        >>> bool(layer.orthogonality_error() < 1e-5)
+        True
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "modrelu",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        start: str = "henaff",
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        self.activation = check_choice("nonlinearity", nonlinearity, NONLINEARITIES)
+        self.start = check_choice("start", start, tuple(STARTS))
+        self.nonlinearity, self.backend = nonlinearity, backend
+        self.build(device, dtype)
+
+    def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"skew_hh": (self.hidden_size * (self.hidden_size - 1) // 2,)}
+
+    def reset(self, suffix: str) -> None:
+        STARTS[self.start](self.tensor(f"skew_hh{suffix}"), self.hidden_size)
+        nn.init.kaiming_normal_(self.tensor(f"weight_ih{suffix}"))
+        if self.bias:
+            nn.init.uniform_(self.tensor(f"bias{suffix}"), -0.01, 0.01)
+
+    def recurrent_matrix(self, suffix: str) -> Tensor:
+        v = self.tensor(f"skew_hh{suffix}")
+        W: Tensor = torch.linalg.matrix_exp(skew(precise(v), self.hidden_size))
+        return W.to(v.dtype)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, start={self.start}"
+
+
+class DTriv(ExpRNN):
+    r"""Dynamic trivialisation (Lezcano-Casado, 2019): the exponential map around a base that follows W.
+
+    .. math::
+        W = B\exp(A), \quad A^T = -A; \qquad \text{every K training steps } B \leftarrow W,\; A \leftarrow 0
+
+    Near A = 0 the gradient in A is the one on the manifold, so moving the base keeps the map from bending the steps.
+    Moving it changes neither W nor the outputs, beyond rounding. It happens by itself at the start of every K-th
+    forward in training mode with gradients enabled, counted in a buffer, so a run that resumes from a checkpoint moves
+    it at the same steps; or whenever :meth:`rebase` is called. Inside ``torch.compile`` it is up to the caller.
+
+    Starts with B = the start of :class:`ExpRNN` and A = 0. Deviation: each new base is made orthogonal to rounding by
+    one Newton–Schulz step in float64, where the authors' program projects by an SVD after some dozens of moves.
+
+    Args:
+        rebase_every: K, at least 1; None to move the base only by :meth:`rebase`.
+
+    Attributes:
+        skew_hh_l{k}: the n(n−1)/2 free numbers of A.
+        base_hh_l{k}: B, a buffer.
+        forwards: training forwards since the base last moved, a buffer.
+
+    Example:
+        >>> layer = DTriv(3, 5, rebase_every=100)
+        >>> layer.rebase()
+        >>> bool(layer.orthogonality_error() < 1e-5)
+        True
+    """
+
+    forwards: Tensor
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "modrelu",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        start: str = "henaff",
+        rebase_every: int | None = 100,
+        backend: str = "auto",
+    ) -> None:
+        whole = isinstance(rebase_every, int) and not isinstance(rebase_every, bool)
+        if rebase_every is not None and not (whole and rebase_every >= 1):
+            raise ValueError(f"rebase_every must be an integer of at least 1, or None; got {rebase_every!r}")
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            nonlinearity,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
+            start=start,
+            backend=backend,
+        )
+        self.rebase_every = rebase_every
+        self.register_buffer("forwards", torch.zeros((), dtype=torch.long, device=device))
+
+    def make_parameters(
+        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
+    ) -> None:
+        super().make_parameters(suffix, input_size, device, dtype)
+        base = torch.empty(self.hidden_size, self.hidden_size, device=device, dtype=dtype)
+        self.register_buffer(f"base_hh{suffix}", base)
+
+    @torch.no_grad()
+    def reset(self, suffix: str) -> None:
+        super().reset(suffix)
+        v = self.tensor(f"skew_hh{suffix}")
+        self.tensor(f"base_hh{suffix}").copy_(torch.linalg.matrix_exp(skew(v.double(), self.hidden_size)))
+        v.zero_()
+
+    def recurrent_matrix(self, suffix: str) -> Tensor:
+        B = precise(self.tensor(f"base_hh{suffix}"))
+        return (B @ precise(super().recurrent_matrix(suffix))).to(self.tensor(f"skew_hh{suffix}").dtype)
+
+    @torch.no_grad()
+    def rebase(self) -> None:
+        """B ← W, A ← 0, in every layer and direction."""
+        for suffix in self.suffixes():
+            B = self.recurrent_matrix(suffix).double()
+            v = self.tensor(f"skew_hh{suffix}")
+            # A new tensor: a graph recorded before may still need the old base.
+            setattr(self, f"base_hh{suffix}", (1.5 * B - 0.5 * B @ (B.mT @ B)).to(v.dtype))
+            v.zero_()
+        self.forwards.zero_()
+
+    def forward(
+        self, input: Tensor | PackedSequence, hx: Tensor | None = None
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        counts = self.training and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        if counts and self.rebase_every is not None:
+            if int(self.forwards) >= self.rebase_every:
+                self.rebase()
+            self.forwards += 1
+        return super().forward(input, hx)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, rebase_every={self.rebase_every}"

@@ -1,0 +1,68 @@
+"""Orthogonal initialisation alone: W starts as a block-diagonal rotation and is free afterwards."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from scornn.functional import skew
+from scornn.nn import init
+from scornn.nn.rnn import RNN
+
+
+class Henaff(RNN):
+    r"""A plain network that starts at a random rotation (Henaff, Szlam and LeCun, 2016).
+
+    .. math::
+        h_t = \sigma(U x_t + W h_{t-1}), \qquad
+        W = \exp(A) \text{ at the start, } A = \mathrm{diag}\begin{pmatrix}0 & t_j\\ -t_j & 0\end{pmatrix},
+        \quad t_j \sim U(-\pi, \pi)
+
+    W is trained without any constraint, which shows what keeping it orthogonal adds. σ is modReLU unless said
+    otherwise, so that only the constraint sets it apart from :class:`~scornn.nn.ScoRNN`; the publication studies
+    linear transitions (``nonlinearity="identity"``). U is Glorot-uniform, b = 0.
+
+    Example:
+        >>> layer = Henaff(3, 6)
+        >>> bool(scornn.functional.orthogonality_error(layer.weight_hh_l0) < 1e-5)
+        True
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "modrelu",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        learn_h0: bool = False,
+        soft_orthogonality: float = 0.0,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            nonlinearity,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device,
+            dtype,
+            learn_h0=learn_h0,
+            soft_orthogonality=soft_orthogonality,
+            backend=backend,
+        )
+
+    @torch.no_grad()
+    def reset_recurrent_matrix(self, W: Tensor) -> None:
+        n = self.hidden_size
+        t = init.rotation_angles_(torch.empty(n * (n - 1) // 2, dtype=torch.float64), n)
+        W.copy_(torch.linalg.matrix_exp(skew(t, n)))
