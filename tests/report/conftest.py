@@ -134,12 +134,12 @@ class Dom(HTMLParser):
         return [attrs for name, attrs in self.tags if name == tag]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def runs() -> SimpleNamespace:
     """``make``, ``config`` and ``add_audio``."""
     return SimpleNamespace(make=make, config=config, add_audio=add_audio)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def dom() -> Callable[[str], Dom]:
     return Dom

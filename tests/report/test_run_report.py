@@ -9,14 +9,15 @@ import sys
 import pytest
 
 from scornn.cli.report import main
-from scornn.errors import DataError, StorageError
+from scornn.errors import DataError, StorageError, UsageError
 from scornn.report.run_report import report
 
 HOSTILE = '</script><script>alert(1)</script>"><img src=x onerror=alert(2)>&amp;$x_{1'
 
 
-@pytest.fixture
-def several(tmp_path, runs):
+@pytest.fixture(scope="module")
+def several(tmp_path_factory, runs):
+    tmp_path = tmp_path_factory.mktemp("several")
     for seed in (1, 2, 3):
         runs.make(tmp_path / f"sco-{seed}", runs.config(seed=seed))
     runs.make(tmp_path / "lstm", runs.config(model="lstm", hidden=68), learns=False)
@@ -25,8 +26,13 @@ def several(tmp_path, runs):
     return tmp_path
 
 
-def test_page_is_whole_and_shows_every_part(several, dom):
-    page = dom(report([several]))
+@pytest.fixture(scope="module")
+def several_page(several):
+    return report([several])
+
+
+def test_page_is_whole_and_shows_every_part(several_page, dom):
+    page = dom(several_page)
     assert page.open == []
     figures = [a for a in page.named("svg") if a.get("role") == "img"]
     labels = " ".join(a["aria-label"] for a in figures)
@@ -45,9 +51,8 @@ def test_page_is_whole_and_shows_every_part(several, dom):
     assert page.text.index("Settings that differ") < page.text.index("Settings that all runs share")
 
 
-def test_page_holds_all_it_needs(several, dom):
-    page = report([several])
-    parsed = dom(page)
+def test_page_holds_all_it_needs(several_page, dom):
+    page, parsed = several_page, dom(several_page)
     for tag, attributes in parsed.tags:
         for name, value in attributes.items():
             if name in ("src", "href", "xlink:href", "srcset", "data", "poster"):
@@ -60,8 +65,8 @@ def test_page_holds_all_it_needs(several, dom):
     assert set(references) <= set(ids)
 
 
-def test_same_runs_same_page(several):
-    assert report([several]) == report([several])
+def test_same_runs_same_page(several, several_page):
+    assert report([several]) == several_page
 
 
 def test_names_and_values_cannot_act(tmp_path, runs, dom):
@@ -148,6 +153,10 @@ def test_command_writes_the_page_in_one_piece(tmp_path, runs, capsys):
     assert main([str(run), "--out", str(out), "--title", "Ours & theirs"]) == 0
     assert "<title>Ours &amp; theirs</title>" in out.read_text()
     assert str(out) in capsys.readouterr().out
+    with pytest.raises(UsageError, match="no RUN given"):
+        main([])
+    with pytest.raises(UsageError, match="--utterances -1: expected"):
+        main([str(run), "--utterances", "-1"])
     with pytest.raises(StorageError, match="nowhere"):
         main([str(run), "--out", str(tmp_path / "nowhere" / "page.html")])
     assert sorted(p.name for p in tmp_path.iterdir()) == ["page.html", "run"]
@@ -166,9 +175,9 @@ def test_torch_is_not_imported_where_no_checkpoint_needs_it(tmp_path, runs):
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
 @pytest.mark.parametrize("name", ["page", "broken"])
-def test_browser_draws_the_figures_without_a_complaint(tmp_path, several, name):
+def test_browser_draws_the_figures_without_a_complaint(tmp_path, several_page, name):
     """The page, and as a control one with a script that its policy forbids."""
-    page = report([several])
+    page = several_page
     if name == "broken":
         page = page.replace("<main>", "<main><script>document.title = 'ran'</script>")
     path = tmp_path / f"{name}.html"

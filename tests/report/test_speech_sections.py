@@ -20,7 +20,7 @@ def test_first_utterances_are_shown_and_the_rest_said(spoken):
     shown = [s for s in sections if isinstance(s, page.Figures)]
     assert len(shown) == 2
     assert all(len(s.figures) == 2 and all(f.audio for f in s.figures) for s in shown)
-    assert shown[0].figures[1].caption == "segsnr 4.8, stoi 0.83, pesq 2.74"
+    assert shown[0].figures[1].caption == "SegSNR 4.8, STOI 0.83, PESQ 2.74"
     assert sections[-1].paragraphs == ["2 of 4 utterances are shown; the others are in audio/."]
 
 
@@ -36,9 +36,20 @@ def test_sound_beyond_the_cap_is_left_out_and_said(spoken, monkeypatch):
 def test_scores_of_several_runs_are_one_table(spoken, tmp_path):
     bare = tmp_path / "bare"
     (bare / "audio").mkdir(parents=True)
-    (bare / "audio" / "scores.json").write_text(json.dumps({"mean": {"stoi": 0.7, "note": "x"}}))
-    (table,) = speech.scores([("ours", spoken), ("bare", bare), ("none", tmp_path)])
-    assert list(table.columns) == ["run", "utterances", "segsnr", "stoi", "pesq"]
+    scores = {
+        "mean": {"stoi": 0.7, "note": "x"},
+        "conventions": {"stoi": "at 8 kHz"},
+        "unavailable": {"pesq": "pip install it"},
+        "refused": {"stoi": {"a": "silent", "b": "short"}, "pesq": {}},
+    }
+    (bare / "audio" / "scores.json").write_text(json.dumps(scores))
+    table, conventions, notes = speech.scores([("ours", spoken), ("bare", bare), ("none", tmp_path)])
+    assert conventions.paragraphs == ["STOI: at 8 kHz"]
+    assert notes.paragraphs == [
+        "bare: PESQ is missing: pip install it",
+        "bare: STOI could not be given for 2 utterances: a (silent); b (short)",
+    ]
+    assert list(table.columns) == ["run", "utterances", "SegSNR", "STOI", "PESQ"]
     assert list(map(list, table.rows)) == [["ours", 4, 4.8, 0.83, 2.74], ["bare", None, None, 0.7, None]]
 
 

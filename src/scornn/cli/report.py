@@ -1,33 +1,43 @@
 """Write one self-contained HTML page about some runs.
 
-    scornn report RUN... [--out report.html]
+RUN is a run directory, or a directory with run directories below it. The page needs no network: curves, results,
+settings, eigenvalues of W and, for speech, spectrograms and sound are all in the one file.
 
-RUN is a run directory, or a directory with run directories below it. The page needs no network: curves,
-results, settings, eigenvalues of W and, for speech, spectrograms and sound are all in the one file.
+Examples:
+
+    scornn report runs/copying-scornn-190-s5544
+
+    scornn report runs/ --out report.html --title "scoRNN and LSTM"
 """
 
-import argparse
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from scornn.cli._options import option, parse
+from scornn.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Flags:
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, option("RUN...", "Run directories, or directories of them.")]
+    out: Annotated[str, tyro.conf.arg(metavar="FILE", help="The page.")] = "report.html"
+    title: Annotated[str, option("TEXT", "Heading of the page, in place of the problem's name.")] = ""
+    utterances: Annotated[int, tyro.conf.arg(metavar="N", help="Utterances shown of a speech run.")] = 3
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="scornn report", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run directory, or a directory that holds some")
-    parser.add_argument("--out", type=Path, default=Path("report.html"), metavar="FILE", help="default: %(default)s")
-    parser.add_argument("--title", default="", help="heading of the page (default: the problem's name)")
-    parser.add_argument(
-        "--utterances",
-        type=int,
-        default=3,
-        metavar="N",
-        help="utterances shown of a speech run (default: %(default)s)",
-    )
-    given = parser.parse_args(argv)
+    flags = parse(Flags, argv, "report", __doc__)
+    if not flags.runs:
+        raise UsageError("no RUN given; expected a run directory or a directory of runs")
+    if flags.utterances < 0:
+        raise UsageError(f"--utterances {flags.utterances}: expected an integer >= 0")
 
     from scornn import durable
     from scornn.report.run_report import report
 
-    page = report(given.runs, title=given.title, utterances=given.utterances)
-    durable.write_text(given.out, page)
-    print(f"{given.out} ({len(page.encode()) / 1e6:.1f} MB)")
+    page = report(flags.runs, title=flags.title, utterances=flags.utterances)
+    durable.write_text(flags.out, page)
+    print(f"{flags.out} ({len(page.encode()) / 1e6:.1f} MB)")
     return 0

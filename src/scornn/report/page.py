@@ -17,6 +17,13 @@ from markupsafe import Markup
 from scornn.report import figures
 
 MISSING = "—"
+_METRICS = {
+    "mse": "MSE",
+    "mse_padded": "MSE on the padded scale",
+    "segsnr": "SegSNR",
+    "stoi": "STOI",
+    "pesq": "PESQ",
+}
 
 
 @dataclass(frozen=True)
@@ -152,6 +159,11 @@ def number(value: str | float | None) -> str:
         return f"{value:.4g}"
     mantissa, _, exponent = f"{value:.2e}".partition("e")
     return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+
+
+def words(metric: str) -> str:
+    """The name of a metric as people write it."""
+    return _METRICS.get(metric, metric.replace("_", " "))
 
 
 def duration(seconds: float | None) -> str:

@@ -23,6 +23,7 @@ from scornn.report.page import (
     duration,
     number,
     render,
+    words,
 )
 from scornn.report.runs import Run, find, finite, read
 from scornn.report.settings import Problem, Setting, differing, flatten, problems
@@ -65,9 +66,11 @@ def _problem(problem: Problem, utterances: int) -> list[Section]:
     sections += speech.scores([(label, run.path) for label, run in labelled])
     for label, run in labelled:
         sections += speech.examples(run.path, label, utterances=utterances)
-    sections.append(Heading("Configurations in full", 3))
+    sections.append(Heading("Configuration and summary of each run", 3))
     for label, run in labelled:
-        sections.append(Details(f"{label} ({run.name})", json.dumps(run.config, indent=2, ensure_ascii=False)))
+        files = {"config.json": run.config, "summary.json": run.summary}
+        text = "\n\n".join(f"{name}\n{json.dumps(v, indent=2, ensure_ascii=False)}" for name, v in files.items())
+        sections.append(Details(f"{label} ({run.name})", text))
     return sections
 
 
@@ -94,7 +97,7 @@ def _card(setting: Setting) -> Card:
         unfinished = "" if all(r.finished for r in setting.runs) else ", not finished"
         lines.append(f"{span} steps, {duration(_mean_of(setting.runs, 'seconds'))}{unfinished}")
     value = number(statistics.fmean(values)) if values else MISSING
-    return Card(setting.label, value, f"{run.evaluation} {_words(run.headline)}", lines, setting.colour)
+    return Card(setting.label, value, f"{run.evaluation} {words(run.headline)}", lines, setting.colour)
 
 
 def _curves(problem: Problem) -> Figures:
@@ -109,7 +112,7 @@ def _curves(problem: Problem) -> Figures:
         panels.append(Panel(_title(evaluation, "loss"), loss, ylabel="loss", marks=marks))
     if headline != "loss" or evaluation != "train":
         shared = marks if same else []
-        panels.append(Panel(_title(evaluation, headline), figure_of, ylabel=_words(headline), marks=shared))
+        panels.append(Panel(_title(evaluation, headline), figure_of, ylabel=words(headline), marks=shared))
     sizes = [r.hidden for r in problem.runs if r.hidden and r.last("orthogonality") is not None]
     panels.append(figures.orthogonality(_series(problem, None, "orthogonality"), sizes))
     return page.panels(panels)
@@ -135,11 +138,7 @@ def _equal(a: Sequence[Curve], b: Sequence[Curve]) -> bool:
 
 
 def _title(split: str, key: str) -> str:
-    return {"train": "Training", "valid": "Validation", "test": "Test"}.get(split, split) + f" {_words(key)}"
-
-
-def _words(key: str) -> str:
-    return key.upper() if key in ("mse", "stoi", "pesq") else key.replace("_", " ")
+    return {"train": "Training", "valid": "Validation", "test": "Test"}.get(split, split) + f" {words(key)}"
 
 
 def _spectra(problem: Problem) -> tuple[list[Section], list[str]]:
@@ -167,39 +166,39 @@ def _spectra(problem: Problem) -> tuple[list[Section], list[str]]:
 def _results(problem: Problem) -> Table:
     first = problem.runs[0]
     evaluation, headline = first.evaluation, first.headline
-    columns = ["run", "seed", "parameters", f"{evaluation} {_words(headline)}", f"best {_words(headline)}"]
-    both = any(r.final(evaluation, "loss") != r.final(evaluation, headline) for r in problem.runs)
-    if both:
-        columns.append(f"{evaluation} loss")
-    with_chosen = any(run.chosen() is not None for run in problem.runs)
-    if with_chosen:
-        columns.append("chosen on validation")
-    columns += ["‖WᵀW − I‖", "steps", "time", "s/step", "state"]
-    rows = []
+    measured = [headline, *_metrics(problem, evaluation)]
+    shown = {f"{evaluation} {words(key)}": (evaluation, key) for key in measured}
+    if evaluation == "test":
+        shown |= {f"valid {words(headline)}": ("valid", headline)}
+    rows: list[dict[str, str | float | None]] = []
     for setting in problem.settings:
         for run in setting.runs:
-            row = [
-                setting.label,
-                flatten(run.config).get("seed"),
-                finite(run.summary.get("parameters")),
-                run.final(evaluation, headline),
-                run.best(),
-            ]
-            if both:
-                row.append(run.final(evaluation, "loss"))
-            if with_chosen:
-                row.append(run.chosen())
-            row += [
-                run.last("orthogonality"),
-                run.last("steps") or run.last("step"),
-                duration(run.last("seconds")),
-            ]
-            row += [
-                finite(run.summary.get("seconds_per_step")),
-                "finished" if run.finished else "not finished",
-            ]
-            rows.append(row)
-    return Table(columns, rows, "Results", ["state"], [columns[3]])
+            rows.append(
+                {
+                    "run": setting.label,
+                    "seed": flatten(run.config).get("seed"),
+                    "parameters": finite(run.summary.get("parameters")),
+                    **{column: run.final(split, key) for column, (split, key) in shown.items()},
+                    f"best {words(headline)}": run.best(),
+                    "chosen on validation": run.chosen(),
+                    "‖WᵀW − I‖": run.last("orthogonality"),
+                    "steps": run.last("steps") or run.last("step"),
+                    "time": duration(run.last("seconds")),
+                    "s/step": finite(run.summary.get("seconds_per_step")),
+                    "state": "finished" if run.finished else "not finished",
+                }
+            )
+    columns = [column for column in rows[0] if any(row[column] is not None for row in rows)]
+    strong = [f"{evaluation} {words(headline)}"]
+    return Table(columns, [[row[column] for column in columns] for row in rows], "Results", ["state"], strong)
+
+
+def _metrics(problem: Problem, split: str) -> list[str]:
+    """Metrics of the final evaluation beside the headline; the loss only where it is another number."""
+    keys = dict.fromkeys(key for run in problem.runs for key in run.metrics(split))
+    headline = problem.runs[0].headline
+    same = all(run.final(split, "loss") == run.final(split, headline) for run in problem.runs)
+    return [key for key in keys if key != headline and not (key == "loss" and same)]
 
 
 def _settings_table(problem: Problem) -> list[Section]:

@@ -48,7 +48,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        return str(_clean(self.path.resolve().name))
+        return str(clean(self.path.resolve().name))
 
     @property
     def task(self) -> str:
@@ -106,6 +106,10 @@ class Run:
             values = self.series(split, key)[1]
             value = float(values[-1]) if values.size else None
         return value
+
+    def metrics(self, split: str) -> list[str]:
+        """What the summary's last evaluation measured."""
+        return [key for key, value in mapping(self._final().get(split)).items() if finite(value) is not None]
 
     def best(self) -> float | None:
         """The best value of the headline metric on the evaluation split."""
@@ -189,7 +193,7 @@ def _read_object(path: Path, notes: list[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
         notes.append(f"{path.name} is damaged: it holds no object")
         return {}
-    return mapping(_clean(value))
+    return mapping(clean(value))
 
 
 def _read_lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
@@ -207,7 +211,7 @@ def _read_lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             row = None
         if isinstance(row, dict):
-            rows.append(mapping(_clean(row)))
+            rows.append(mapping(clean(row)))
         else:
             damaged.append(number)
     if damaged:
@@ -226,15 +230,15 @@ def finite(value: object) -> float | None:
     return float(value) if abs(value) <= _LARGEST else None
 
 
-def _clean(value: Any) -> Any:
+def clean(value: Any) -> Any:
     """Text without lone surrogates, which JSON and file names may hold and UTF-8 may not."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
         case dict():
-            return {_clean(key): _clean(item) for key, item in value.items()}
+            return {clean(key): clean(item) for key, item in value.items()}
         case list():
-            return [_clean(item) for item in value]
+            return [clean(item) for item in value]
     return value
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scornn.report import figures
-from scornn.report.page import Figure, Figures, Heading, Prose, Section, Table
-from scornn.report.runs import finite, mapping
+from scornn.report.page import Figure, Figures, Heading, Prose, Section, Table, words
+from scornn.report.runs import clean, finite, mapping
 
 UTTERANCES = 3
 MOST_BYTES = 8_000_000
@@ -27,13 +27,19 @@ _HEARD = ("true", "predicted")
 
 def scores(runs: Sequence[tuple[str, Path]]) -> list[Section]:
     """One table of mean scores for the runs, given as (label, directory), that have any."""
-    known = [(label, _scores(path / "audio" / "scores.json")) for label, path in runs]
+    known = [(label, _scores(_read(path))) for label, path in runs]
     known = [(label, found) for label, found in known if found.get("")]
     if not known:
         return []
     keys = list(dict.fromkeys(key for _, found in known for key in found[""]))
     rows = [[label, len(found) - 1 or None, *(found[""].get(key) for key in keys)] for label, found in known]
-    return [Table(["run", "utterances", *keys], rows, "Mean scores of the audio rebuilt from predictions")]
+    columns = ["run", "utterances", *map(words, keys)]
+    sections: list[Section] = [Table(columns, rows, "Mean scores of the audio rebuilt from predictions")]
+    notes = [f"{label}: {note}" for label, path in runs for note in _refusals(_read(path))]
+    conventions = {key: text for _, path in runs for key, text in mapping(_read(path).get("conventions")).items()}
+    if conventions:
+        sections.append(Prose([f"{words(key)}: {text}" for key, text in conventions.items()]))
+    return [*sections, *([Prose(notes, "note")] if notes else [])]
 
 
 def examples(run: Path, label: str, *, utterances: int = UTTERANCES) -> list[Section]:
@@ -41,7 +47,7 @@ def examples(run: Path, label: str, *, utterances: int = UTTERANCES) -> list[Sec
     audio = run / "audio"
     if not audio.is_dir():
         return []
-    by_name = _scores(audio / "scores.json")
+    by_name = _scores(_read(run))
     names = sorted(path.stem for path in audio.glob("*.npz"))
     shown: list[Section] = []
     left, notes = MOST_BYTES, []
@@ -91,7 +97,7 @@ def _side_by_side(
         )
         scale = f"{limits[0]:.0f} to {limits[1]:.0f} dB"
         alt = f"Spectrogram of {name}, {kind}: {frames} frames of {bins} bins, {scale}"
-        caption = ", ".join(f"{key} {value:.3g}" for key, value in marks.items()) if kind == "predicted" else ""
+        caption = ", ".join(f"{words(key)} {value:.3g}" for key, value in marks.items()) if kind == "predicted" else ""
         drawn.append(Figure(figures.svg(figure, alt=alt), caption, audio=sounds[kind], audio_label=f"{name}, {kind}"))
     return Figures(drawn)
 
@@ -128,13 +134,26 @@ def _rate(sound: bytes | None) -> int:
         return 8000
 
 
-def _scores(path: Path) -> dict[str, dict[str, float]]:
-    """Numbers by utterance, and under "" those of the whole set."""
+def _read(run: Path) -> dict[str, Any]:
+    """``scores.json``, empty where there is none that can be read."""
     try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        return mapping(clean(json.loads((run / "audio" / "scores.json").read_text(encoding="utf-8"))))
     except (OSError, ValueError, RecursionError):
         return {}
-    content = mapping(content)
+
+
+def _refusals(content: dict[str, Any]) -> list[str]:
+    """Which files a score refused, and which scores could not be computed at all."""
+    notes = [f"{words(key)} is missing: {why}" for key, why in mapping(content.get("unavailable")).items()]
+    for key, files in mapping(content.get("refused")).items():
+        if mapping(files):
+            named = "; ".join(f"{name} ({why})" for name, why in mapping(files).items())
+            notes.append(f"{words(key)} could not be given for {len(files)} utterances: {named}")
+    return notes
+
+
+def _scores(content: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Numbers by utterance, and under "" those of the whole set."""
     files = mapping(content.get("files"))
     return {name: _numbers(values) for name, values in files.items()} | {"": _numbers(content.get("mean"))}
 
