@@ -106,7 +106,7 @@ class Trainer:
                 agreed = False  # every process must leave at the same step
                 while not self.finished:
                     if agreed or (self.world.size == 1 and stop):
-                        self._save()
+                        self.save()
                         return stop.signal or signal.SIGTERM
                     if self.ledger.evaluate:
                         improved = self._evaluate(stop)
@@ -117,7 +117,7 @@ class Trainer:
                     self.ledger.elapsed = before + time.perf_counter() - started
                     at_boundary = self.ledger.step % self.config.checkpoint_every == 0
                     if due or (at_boundary and not self.ledger.evaluate and not stop):
-                        self._save()
+                        self.save()
                     if self.clock:
                         self.clock("rest")
             finally:
@@ -202,7 +202,7 @@ class Trainer:
         if self._board:
             self._board(record)
 
-    def _save(self) -> None:
+    def save(self) -> None:
         """A checkpoint, then what may be deleted because of it, then the summary that agrees with it."""
         run = self.run_directory
         if run is None:
