@@ -315,7 +315,7 @@ def _draw(axes: Any, panel: Panel) -> None:
         _label_decades(axes.yaxis)
     for label, height in panel.marks:
         if height > 0 or not log:
-            axes.axhline(height, color=MUTED, linestyle=(0, (4, 3)), linewidth=1.1)
+            axes.axhline(height, color=MUTED, linestyle=(0, (4, 3)), linewidth=1.1, zorder=3)
             axes.annotate(
                 label,
                 (1, height),

@@ -83,7 +83,7 @@ def _card(setting: Setting) -> Card:
         lines.append(f"mean of {len(values)} seeds, standard deviation {number(statistics.stdev(values))}")
     if best:
         better = max(best) if run.goal == "max" else min(best)
-        lines.append(f"best {number(better)}" + (f" of {len(best)} runs" if len(best) > 1 else ""))
+        lines.append(f"best of {len(best)} runs {number(better)}" if len(best) > 1 else f"best {number(better)}")
     chosen = [v for v in (r.chosen() for r in setting.runs) if v is not None]
     if chosen:
         lines.append(f"{number(statistics.fmean(chosen))} at the epoch chosen on validation")
