@@ -30,9 +30,8 @@ _DISPLAY = {
     "ornn": "oRNN",
     "exprnn": "expRNN",
     "scurnn": "scuRNN",
-    "urnn": "uRNN",
-    "restricted_urnn": "restricted uRNN",
-    "full_urnn": "full uRNN",
+    "urnn": "restricted uRNN",
+    "full-urnn": "full uRNN",
 }
 
 
