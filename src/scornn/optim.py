@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from scornn.nn.parametrizations import ScaledCayley
 
-__all__ = ["RMSprop", "parameter_groups", "recurrent_parameters"]
+__all__ = ["RMSprop", "StiefelStep", "parameter_groups", "recurrent_parameters"]
 
 
 class _Flavour(NamedTuple):
@@ -117,6 +117,80 @@ class RMSprop(Optimizer):
                 torch._foreach_add_(scale, group["eps"])
             torch._foreach_addcdiv_(params, grads, scale, value=-group["lr"])
         return loss
+
+
+class StiefelStep(Optimizer):
+    r"""The multiplicative step of the full-capacity uRNN: W moves along the unitary matrices by a Cayley transform.
+
+    .. math::
+        W \leftarrow (I + \tfrac{λ}{2}B)^{-1}(I - \tfrac{λ}{2}B)W, \qquad B = GW^* - WG^*, \quad
+        G = \partial L/\partial \mathrm{Re}\,W + i\,\partial L/\partial \mathrm{Im}\,W
+
+    B is skew-Hermitian, so the factor is unitary, but W is a product of as many factors as there were steps, and
+    rounding errors add up: the step works in W's own precision, as the program of Wisdom et al. does.
+
+    Args:
+        params: unitary matrices as (Re, Im), ``(n, n, 2)``, such as ``unitary_hh_l0`` of :class:`scornn.nn.FullURNN`.
+        lr: λ.
+        rms: divide each element of the gradient by the root of its running mean square first, with the decay α and
+            the ε that RMSprop of the flavour ``torch`` would use.
+        decay: α.
+        eps: ε.
+
+    Example:
+        >>> W = torch.nn.Parameter(torch.view_as_real(torch.eye(2, dtype=torch.complex64)).clone())
+        >>> optimizer = StiefelStep([W], lr=0.5)
+        >>> W.grad = torch.randn(2, 2, 2)
+        >>> optimizer.step()
+        >>> U = torch.view_as_complex(W.detach())
+        >>> bool((U.mH @ U - torch.eye(2)).abs().max() < 1e-6)
+        True
+    """
+
+    def __init__(
+        self, params: Iterable[Any], lr: float = 1e-3, rms: bool = False, decay: float = 0.9, eps: float = 1e-8
+    ) -> None:
+        if not 0 <= lr < float("inf"):
+            raise ValueError(f"lr must be a finite number of at least 0, got {lr}")
+        if not 0 <= decay < 1:
+            raise ValueError(f"decay must lie in [0, 1), got {decay}")
+        if not 0 <= eps < float("inf"):
+            raise ValueError(f"eps must be a finite number of at least 0, got {eps}")
+        super().__init__(params, {"lr": lr, "rms": rms, "decay": decay, "eps": eps})
+        for p in (p for group in self.param_groups for p in group["params"]):
+            if p.dim() != 3 or p.shape[0] != p.shape[1] or p.shape[2] != 2:
+                raise ValueError(f"expected unitary matrices as (Re, Im) of shape (n, n, 2), got {tuple(p.shape)}")
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                g = self._normalised(p, group) if group["rms"] else p.grad
+                W, G = torch.view_as_complex(p), torch.view_as_complex(g.contiguous())
+                B = G @ W.mH - W @ G.mH
+                I = torch.eye(W.shape[0], dtype=W.dtype, device=W.device)
+                W.copy_(torch.linalg.solve(I + group["lr"] / 2 * B, (I - group["lr"] / 2 * B) @ W))
+        return loss
+
+    def _normalised(self, p: Tensor, group: dict[str, Any]) -> Tensor:
+        state = self.state[p]
+        if "square_avg" not in state:
+            state["square_avg"] = torch.zeros_like(p)
+        g = p.grad
+        assert g is not None
+        state["square_avg"].mul_(group["decay"]).addcmul_(g, g, value=1 - group["decay"])
+        normalised: Tensor = g / (state["square_avg"].sqrt() + group["eps"])
+        return normalised
 
 
 def recurrent_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -30,10 +30,15 @@ PERMUTATION_SEED = 92916
 
 
 class PixelMnistConfig(TaskConfig, frozen=True, kw_only=True, tag="mnist"):
-    """Settings of pixel-by-pixel MNIST; ``dataset`` "fashion" takes Fashion-MNIST instead."""
+    """Settings of pixel-by-pixel MNIST; ``dataset`` "fashion" takes Fashion-MNIST instead.
+
+    ``train_size`` and ``test_size`` take the first images of each part only; ``test_size`` limits "valid" too.
+    """
 
     permuted: bool = False
     dataset: Literal["mnist", "fashion"] = "mnist"
+    train_size: Annotated[int, Meta(ge=1, le=55_000)] = 55_000
+    test_size: Annotated[int, Meta(ge=1, le=10_000)] = 10_000
     batch: Annotated[int, Meta(ge=1, le=55_000)] = 50
     eval_batch: Annotated[int, Meta(ge=1, le=10_000)] = 200
 
@@ -54,11 +59,13 @@ class PixelMnist(Task):
         self.seed = seed
         self.name = "pmnist" if config.permuted else "mnist"
         images = mnist.load(config.dataset, data)
-        train, train_labels = self._pixels(images.train_images), images.train_labels
+        train, train_labels = images.train_images, images.train_labels
+        used = slice(VALID, VALID + config.train_size)
+        valid, test = slice(min(VALID, config.test_size)), slice(config.test_size)
         self._samples = {
-            "train": (train[VALID:], train_labels[VALID:]),
-            "valid": (train[:VALID], train_labels[:VALID]),
-            "test": (self._pixels(images.test_images), images.test_labels),
+            "train": (self._pixels(train[used]), train_labels[used]),
+            "valid": (self._pixels(train[valid]), train_labels[valid]),
+            "test": (self._pixels(images.test_images[test]), images.test_labels[test]),
         }
         self._fingerprint = images.fingerprint
         self._order: tuple[int, NDArray[np.int64]] | None = None
@@ -98,7 +105,7 @@ class PixelMnist(Task):
     def measure(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
         total, count = self.loss(outputs, batch)
         right = outputs.argmax(dim=-1) == batch.targets
-        return {"loss": (float(total), count), "accuracy": (float(right.sum()), count)}
+        return {"loss": (total.item(), count), "accuracy": (float(right.sum()), count)}
 
     def fingerprint(self) -> dict[str, str]:
         return dict(self._fingerprint)

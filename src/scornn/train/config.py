@@ -32,9 +32,13 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class StepRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one group of parameters is stepped; ``decay`` and ``eps`` default to the rule's own."""
+    """How one group of parameters is stepped; ``decay`` and ``eps`` default to the rule's own.
 
-    kind: Literal["rmsprop", "adam", "sgd"]
+    ``stiefel`` moves a unitary W along its manifold by a Cayley step of length ``lr``; ``stiefel-rms`` divides the
+    gradient by its root mean square first. Both are for the recurrent group of ``full-urnn`` alone.
+    """
+
+    kind: Literal["rmsprop", "adam", "sgd", "stiefel", "stiefel-rms"]
     lr: Annotated[float, Meta(gt=0, le=10)]
     flavour: Literal["tf1", "theano", "torch"] = "tf1"
     decay: Annotated[float, Meta(ge=0, lt=1)] | None = None

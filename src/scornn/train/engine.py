@@ -14,8 +14,8 @@ from torch.optim import Optimizer
 
 from scornn.errors import DivergedError, UsageError
 from scornn.nn import SequenceModel
-from scornn.nn.registry import MODELS, build
-from scornn.optim import RMSprop, parameter_groups
+from scornn.nn.registry import MODELS, build, parameter_count
+from scornn.optim import RMSprop, StiefelStep, parameter_groups
 from scornn.tasks import Task
 from scornn.train.config import Config, StepRule
 from scornn.train.distributed import World
@@ -140,8 +140,8 @@ class Engine:
         return error
 
     def parameter_count(self) -> int:
-        """The numbers that are trained."""
-        return sum(p.numel() for p in self.parameters)
+        """The numbers that are trained, less those that a constraint takes away."""
+        return parameter_count(self.model)
 
     def _clip(self, gradients: list[Tensor], norm: float) -> None:
         limit = self.optimizer_config.clip_norm
@@ -173,4 +173,10 @@ def make_optimizer(group: dict[str, Any], rule: StepRule) -> Optimizer:
     if rule.kind == "adam":
         decay, eps = 0.999 if rule.decay is None else rule.decay, 1e-8 if rule.eps is None else rule.eps
         return torch.optim.Adam(params, lr=rule.lr, betas=(0.9, decay), eps=eps, fused=True)
+    if rule.kind.startswith("stiefel"):
+        decay, eps = 0.9 if rule.decay is None else rule.decay, 1e-8 if rule.eps is None else rule.eps
+        try:
+            return StiefelStep(params, rule.lr, rms=rule.kind == "stiefel-rms", decay=decay, eps=eps)
+        except ValueError as error:
+            raise UsageError(f"optimizer.{group['name']}.kind = {rule.kind}: {error}") from None
     return torch.optim.SGD(params, lr=rule.lr, foreach=True)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,11 @@ from scornn.train.config import Config, config_hash
 from scornn.train.distributed import World
 from scornn.train.engine import Engine
 from scornn.train.loop import Trainer
-from scornn.train.progress import Silent, show
+from scornn.train.progress import Figures, Silent, show
 from scornn.train.run import Run, place, read_config
+
+Display = Callable[[Figures], Silent]
+"""What shows a run's progress; where none is given, the one that suits the terminal, or silence if ``quiet``."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,14 @@ class Result:
         return 128 + self.signal if self.signal else 0
 
 
-def start(config: Config, out: Path | None = None, *, quiet: bool = False, tensorboard: bool | None = None) -> Result:
+def start(
+    config: Config,
+    out: Path | None = None,
+    *,
+    quiet: bool = False,
+    tensorboard: bool | None = None,
+    display: Display | None = None,
+) -> Result:
     """Train a config in a new run directory.
 
     Under torchrun a run of the same config is taken up where it stands, so that a restarted job goes on by
@@ -46,7 +57,7 @@ def start(config: Config, out: Path | None = None, *, quiet: bool = False, tenso
     try:
         trainer = _prepare(config, world)
         path, there = world.from_first(lambda: _as_json(place(config, out, join=world.launched)))
-        return _train(trainer, Path(path), there, quiet, tensorboard)
+        return _train(trainer, Path(path), there, display or (Silent if quiet else show), tensorboard)
     finally:
         world.close()
 
@@ -59,6 +70,7 @@ def resume(
     data: Path | None = None,
     quiet: bool = False,
     tensorboard: bool | None = None,
+    display: Display | None = None,
 ) -> Result:
     """Go on with a run from its newest good checkpoint, or from its seed where it has none.
 
@@ -71,7 +83,7 @@ def resume(
         config = msgspec.structs.replace(config, data=str(data))
     world = distributed.start(config.device)
     try:
-        return _train(_prepare(config, world), path, True, quiet, tensorboard)
+        return _train(_prepare(config, world), path, True, display or (Silent if quiet else show), tensorboard)
     finally:
         world.close()
 
@@ -125,9 +137,9 @@ def _as_json(placed: tuple[Path, bool]) -> tuple[str, bool]:
     return str(placed[0]), placed[1]
 
 
-def _train(trainer: Trainer, path: Path, there: bool, quiet: bool, tensorboard: bool | None) -> Result:
+def _train(trainer: Trainer, path: Path, there: bool, display: Display, tensorboard: bool | None) -> Result:
     with ExitStack() as stack:
-        step = trainer.world.from_first(lambda: _open(trainer, path, there, quiet, stack))
+        step = trainer.world.from_first(lambda: _open(trainer, path, there, display, stack))
         if step is not None:
             trainer.resume(checkpoint.load(path / "checkpoints" / f"step-{step}"))
         run = trainer.run_directory
@@ -156,10 +168,10 @@ def _train(trainer: Trainer, path: Path, there: bool, quiet: bool, tensorboard: 
         return Result(path, number, summary, trainer.world.first)
 
 
-def _open(trainer: Trainer, path: Path, there: bool, quiet: bool, stack: ExitStack) -> int | None:
+def _open(trainer: Trainer, path: Path, there: bool, display: Display, stack: ExitStack) -> int | None:
     """On the first process: hold the directory, and name the checkpoint to go on from."""
     run = stack.enter_context(Run(path))
-    trainer.attach(run, Silent if quiet else show)
+    trainer.attach(run, display)
     saved = checkpoint.newest(run.checkpoints, trainer.say) if there else None
     if saved is None:
         run.truncate_metrics(0)
