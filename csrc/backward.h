@@ -14,31 +14,28 @@ namespace SCORNN_ISA {
 
 constexpr i64 kDepth = 192;
 
-// Turns dh (panels) into dz (panels) for `rows` rows with the states h (rows, n), after adding the gradient g of the
-// output (NULL: none); adds the bias gradient, by lane, to db.
+// dh += g for `rows` rows of a gradient with any strides.
+template <class T> void add_rows(const T *g, i64 row_stride, i64 column_stride, i64 rows, i64 n, Panels<T> &dh) {
+    for (i64 r = 0; r < rows; ++r)
+        for (i64 j = 0; j < n; ++j)
+            dh.at(j / kPanel<T>, r)[j % kPanel<T>] += g[r * row_stride + j * column_stride];
+}
+
+// dz = act'(h) dh for one vector of columns, `left` of which exist, of `rows` rows; g, where it is not NULL, is added to
+// dh first. Returns the bias gradient, by lane.
 template <class T, template <class> class Act>
-void differentiate(const Panels<T> &dh, i64 rows, const T *h, const T *g, i64 g_row, i64 g_column, const Panels<T> &bias,
-                   i64 n, Panels<T> &dz, i64 dz_row, Panels<T> &db) {
-    for (i64 column = 0; column < n; column += kWidth<T>) {
-        const i64 panel = column / kPanel<T>, lane = column % kPanel<T>, left = n - column;
-        const Vec<T> b = load(bias.at(panel, 0) + lane);
-        Vec<T> sum{};
-        for (i64 r = 0; r < rows; ++r) {
-            Vec<T> d = load(dh.at(panel, r) + lane), db_row;
-            if (g && g_column == 1) {
-                d += load_first(g + r * g_row + column, left);
-            } else if (g) {
-                for (i64 i = 0; i < smaller<i64>(left, kWidth<T>); ++i) d[i] += g[r * g_row + (column + i) * g_column];
-            }
-            const Vec<T> state = load_first(h + r * n + column, left);
-            d = Act<T>::backward(d, state, b, db_row);
-            d = state == state ? d : state;  // a NaN state has a NaN gradient
-            store(dz.at(panel, dz_row + r) + lane, d);
-            sum += db_row;
-        }
-        T *total = db.at(panel, 0) + lane;
-        store(total, load(total) + sum);
+SCORNN_INLINE Vec<T> differentiate(const T *dh, const T *g, i64 g_row, const T *h, i64 h_row, i64 rows, i64 left, Vec<T> b,
+                                   T *dz) {
+    Vec<T> sum{};
+    for (i64 r = 0; r < rows; ++r) {
+        Vec<T> d = load(dh + r * kPanel<T>), db;
+        if (g) d += load_first(g + r * g_row, left);
+        const Vec<T> state = load_first(h + r * h_row, left);
+        d = Act<T>::backward(d, state, b, db);
+        store(dz + r * kPanel<T>, state == state ? d : state);  // a NaN state has a NaN gradient
+        sum += db;
     }
+    return sum;
 }
 
 template <class T, template <class> class Act> class Backward {
@@ -81,14 +78,21 @@ template <class T, template <class> class Act> class Backward {
             }
             if (filled_ + alive > depth_) add_chunk();
             const T *g = g_.output ? block.find(g_.output, g_.output_stride) : nullptr;
-            differentiate<T, Act>(carry_, alive, output + block.row() * n_, g, g_.output_stride[1], g_.output_stride[2],
-                                  bias_, n_, dz_, filled_, db_chunk_);
+            if (g && g_.output_stride[2] != 1) {
+                add_rows(g, g_.output_stride[1], g_.output_stride[2], alive, n_, carry_);
+                g = nullptr;
+            }
+            differentiate_rows(g, output + block.row() * n_, alive);
             if (g_.W || g_.U) keep_inputs(block, alive, before, index > 0 ? output + block.row_before() * n_ : nullptr,
                                           h0 + begin * n_);
+            Ahead ahead;
+            if (index > 1) ahead.add(output + (2 * block.row_before() - block.row()) * n_, alive * n_);
+            if (index > 0 && g && g_.output_stride[1] == n_) ahead.add(g + (block.row_before() - block.row()) * n_, alive * n_);
             const i64 first = index > 0 || dh0 ? 0 : n_ / kPanel<T>;
             const i64 last = dx ? panels<T>(n_ + m_) : width;
             if (first < last && (index > 0 || dh0 || dx))
-                multiply(dz_.at(0, filled_), dz_.stride(), alive, B_, n_, first, last, carry_.at(0, 0), carry_.stride());
+                multiply(dz_.at(0, filled_), dz_.stride(), alive, B_, n_, first, last, carry_.at(0, 0), carry_.stride(),
+                         ahead);
             if (dx)
                 for (i64 r = 0; r < alive; ++r) carry_.get(r, n_, dx + (block.row() + r) * m_, m_);
             if (dh0)
@@ -96,6 +100,25 @@ template <class T, template <class> class Act> class Backward {
             filled_ += alive;
         }
         add_chunk();
+    }
+
+    // From dh in carry_, and the gradient g of the output (columns adjacent, or NULL), to dz.
+    void differentiate_rows(const T *g, const T *h, i64 rows) {
+        for (i64 column = 0; column < n_; column += kWidth<T>) {
+            const i64 panel = column / kPanel<T>, lane = column % kPanel<T>, left = n_ - column, g_row = g_.output_stride[1];
+            const T *dh = carry_.at(panel, 0) + lane;
+            T *dz = dz_.at(panel, filled_) + lane, *db = db_chunk_.at(panel, 0) + lane;
+            const Vec<T> b = load(bias_.at(panel, 0) + lane);
+            Vec<T> sum;
+            if (left < kWidth<T>) {
+                sum = differentiate<T, Act>(dh, g ? g + column : nullptr, g_row, h + column, n_, rows, left, b, dz);
+            } else if (g) {
+                sum = differentiate<T, Act>(dh, g + column, g_row, h + column, n_, rows, kWidth<T>, b, dz);
+            } else {
+                sum = differentiate<T, Act>(dh, nullptr, 0, h + column, n_, rows, kWidth<T>, b, dz);
+            }
+            store(db, load(db) + sum);
+        }
     }
 
     void keep_inputs(const Block<T> &block, i64 alive, i64 before, const T *h, const T *h0) {

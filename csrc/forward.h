@@ -53,8 +53,10 @@ int forward_rows(const scornn_sequence &s, i64 row_begin, i64 row_end) {
             for (i64 r = block.alive(index - 1); r < alive; ++r) now->put(r, 0, h0 + (begin + r) * n, 1, n);
             const T *x = block.find(s.x, s.x_stride);
             for (i64 r = 0; r < alive; ++r) now->put(r, n, x + r * s.x_stride[1], s.x_stride[2], m);
-            multiply(now->at(0, 0), now->stride(), alive, B, n + m, 0, width, next->at(0, 0), next->stride());
             T *out = output + block.row() * n;
+            Ahead ahead;
+            ahead.add(out, alive * n);
+            multiply(now->at(0, 0), now->stride(), alive, B, n + m, 0, width, next->at(0, 0), next->stride(), ahead);
             activate<T, Act>(next->at(0, 0), next->stride(), alive, bias, n, out);
             for (i64 r = block.alive(index + 1); r < alive; ++r)
                 std::memcpy(h_n + (begin + r) * n, out + r * n, n * sizeof(T));

@@ -18,30 +18,27 @@ struct Tiles {
 template <class T, int kHeight, int kCount> struct TileProduct {
     static constexpr int kVectors = 2 * kCount;
 
-    template <int kSteps>
-    static SCORNN_INLINE void steps(const T *a, const T *b, i64 b_stride, Vec<T> (&sum)[kHeight][kVectors]) {
-#pragma GCC unroll 4
-        for (int k = 0; k < kSteps; ++k) {
-            Vec<T> row[kVectors];
-            for (int v = 0; v < kVectors; ++v)
-                row[v] = load(b + k * kPanel<T> + (v / 2) * b_stride + (v % 2) * kWidth<T>);
-            for (int r = 0; r < kHeight; ++r) {
-                Vec<T> value = broadcast<T>(a[r * kPanel<T> + k]);
-                for (int v = 0; v < kVectors; ++v) sum[r][v] += value * row[v];
-            }
+    static SCORNN_INLINE void step(const T *a, const T *b, i64 b_stride, Vec<T> (&sum)[kHeight][kVectors]) {
+        Vec<T> row[kVectors];
+        for (int v = 0; v < kVectors; ++v) row[v] = load(b + (v / 2) * b_stride + (v % 2) * kWidth<T>);
+        for (int r = 0; r < kHeight; ++r) {
+            const Vec<T> value = broadcast<T>(a[r * kPanel<T>]);
+            for (int v = 0; v < kVectors; ++v) sum[r][v] += value * row[v];
         }
     }
 
     static void run(const T *a, i64 a_stride, const T *b, i64 b_stride, i64 depth, T *c, i64 c_stride) {
-        Vec<T> sum[kHeight][kVectors] = {};
-        i64 k = 0;
-        for (; k + kPanel<T> <= depth; k += kPanel<T>) {
-            steps<kPanel<T>>(a, b, b_stride, sum);
+        Vec<T> sum[kHeight][kVectors];
+        for (int r = 0; r < kHeight; ++r)
+            for (int v = 0; v < kVectors; ++v) sum[r][v] = Vec<T>{};
+        for (; depth >= kPanel<T>; depth -= kPanel<T>) {
+#pragma GCC unroll 32
+            for (int k = 0; k < kPanel<T>; ++k) step(a + k, b + k * kPanel<T>, b_stride, sum);
             a += a_stride;
             b += kPanel<T> * kPanel<T>;
         }
-        for (; k < depth; ++k) {
-            steps<1>(a, b, b_stride, sum);
+        for (; depth > 0; --depth) {
+            step(a, b, b_stride, sum);
             a += 1;
             b += kPanel<T>;
         }
@@ -54,7 +51,8 @@ template <class T, int kHeight, int kCount> struct TileProduct {
 // G[i][c] += sum_k D[k][i] H[k][c] for kHeight columns i of D and one panel of columns of H.
 template <class T, int kHeight> struct TileOuter {
     static void run(const T *d, const T *h, i64 depth, T *g) {
-        Vec<T> sum[kHeight][2] = {};
+        Vec<T> sum[kHeight][2];
+        for (int i = 0; i < kHeight; ++i) sum[i][0] = sum[i][1] = Vec<T>{};
 #pragma GCC unroll 4
         for (i64 k = 0; k < depth; ++k) {
             Vec<T> low = load(h + k * kPanel<T>), high = load(h + k * kPanel<T> + kWidth<T>);
@@ -90,10 +88,35 @@ template <class T, int kHeight = kRows, class... Args> SCORNN_INLINE void tile_o
     }
 }
 
+// Memory that will be wanted soon: a product asks for it piece by piece between its tiles, so that it arrives during
+// the arithmetic.
+class Ahead {
+  public:
+    template <class T> void add(const T *begin, i64 count) {
+        ranges_[used_++] = {reinterpret_cast<const char *>(begin), count * i64(sizeof(T))};
+    }
+    SCORNN_INLINE void fetch(i64 piece, i64 pieces) const {
+        for (int i = 0; i < used_; ++i) {
+            const i64 end = ranges_[i].bytes * (piece + 1) / pieces;
+            for (i64 at = ranges_[i].bytes * piece / pieces; at < end; at += 64)
+                __builtin_prefetch(ranges_[i].begin + at);
+        }
+    }
+
+  private:
+    struct Range {
+        const char *begin;
+        i64 bytes;
+    };
+    Range ranges_[2];
+    int used_ = 0;
+};
+
 // C = A B for `rows` rows from a and c on, and panels [first, last) of B's columns. Few rows take several panels at
 // once, so that enough independent sums are under way to hide the latency of the multiply-add.
 template <class T>
-void multiply(const T *a, i64 a_stride, i64 rows, const Panels<T> &B, i64 depth, i64 first, i64 last, T *c, i64 c_stride) {
+void multiply(const T *a, i64 a_stride, i64 rows, const Panels<T> &B, i64 depth, i64 first, i64 last, T *c, i64 c_stride,
+              const Ahead &ahead) {
     i64 panel = first;
     const i64 b_stride = B.stride();
     if (rows == 1)
@@ -103,12 +126,14 @@ void multiply(const T *a, i64 a_stride, i64 rows, const Panels<T> &B, i64 depth,
         for (; panel + 2 <= last; panel += 2)
             tile_product<T, 2, 3>(rows, a, a_stride, B.at(panel, 0), b_stride, depth, c + panel * c_stride, c_stride);
     const Tiles tiles(rows);
-    for (; panel < last; ++panel)
+    for (; panel < last; ++panel) {
+        ahead.fetch(panel - first, last - first);
         for (i64 i = 0; i < tiles.count; ++i) {
             i64 row = tiles.begin(i);
             tile_product<T, 1>(tiles.begin(i + 1) - row, a + row * kPanel<T>, a_stride, B.at(panel, 0), b_stride, depth,
                                c + panel * c_stride + row * kPanel<T>, c_stride);
         }
+    }
 }
 
 // G += D^T H over `depth` rows: G (columns of D, columns of H), for panels [first, last) of H's columns.

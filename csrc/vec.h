@@ -47,7 +47,7 @@ template <class T> constexpr int kWidth = Simd<T>::width;
 template <class T> constexpr int kPanel = 2 * kWidth<T>;  // columns of a panel: see panel.h
 constexpr int kRows = SCORNN_ROWS;
 
-template <class T> SCORNN_INLINE Vec<T> broadcast(T value) { return Vec<T>{} + value; }
+template <class T> SCORNN_INLINE Vec<T> broadcast(T value) { return value - Vec<T>{}; }  // exact, -0 and NaN included
 
 template <class T> SCORNN_INLINE Vec<T> load(const T *p) {
     Vec<T> v;
