@@ -1,0 +1,104 @@
+"""How the gradient travels back in time: ‖∂L/∂h_t‖ for every step t."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from scornn import durable
+from scornn.nn import SequenceModel
+from scornn.tasks import Batch, Task
+from scornn.train import program
+from scornn.train.distributed import World
+from scornn.train.engine import Engine
+from scornn.train.run import read_config
+
+FILE = "gradients.json"
+
+Loss = Callable[[Tensor, Batch], Tensor]
+
+
+def gradient_norms(model: SequenceModel, batch: Batch, loss: Loss | None = None) -> Tensor:
+    r"""‖∂L/∂h_t‖ for every step t, ``(T,)``: the derivative along every path from h_t to the loss, later states among
+    them, and its Frobenius norm over the samples of the batch.
+
+    The layer is run one step at a time with its state carried along, so this works for every layer with
+    torch.nn.RNN's contract. Of several layers it is the top one's state; of an LSTM h_t, with its cell c_t held as
+    another path of its own.
+
+    Args:
+        model: one direction only, for the last state of a sequence has two ends otherwise.
+        batch: as a task makes it.
+        loss: from the outputs and the batch to L. Default: the mean cross-entropy of whole-numbered targets, the
+            mean squared error of others.
+
+    Example:
+        >>> from scornn.nn import ScoRNN
+        >>> model = SequenceModel(ScoRNN(2, 16), 1, read="last")
+        >>> gradient_norms(model, Batch(torch.rand(30, 4, 2), torch.rand(4))).shape
+        torch.Size([30])
+    """
+    layer = model.layer
+    if layer.bidirectional or layer.batch_first:
+        raise ValueError("gradient_norms needs a layer of one direction and with batch_first=False")
+    states: list[Tensor] = []
+    state: Any = None
+    with torch.enable_grad():
+        for x in batch.inputs.unbind(0):
+            _, state = layer(x.unsqueeze(0), state)
+            h = state[0] if isinstance(state, tuple) else state
+            states.append(h)
+        outputs = _read(model, states, batch.lengths)
+        gradients = torch.autograd.grad((loss or _default_loss)(outputs, batch), states)
+    return torch.stack([torch.linalg.vector_norm(g[-1]) for g in gradients])
+
+
+def of_run(path: Path, *, data: Path | None = None) -> dict[str, Any]:
+    """The norms of a run at its start and with its newest weights, written to ``gradients.json`` in it.
+
+    Each is taken on the training batch that comes next. The start is drawn again from the run's seed.
+    """
+    task, engine, saved = program.load(path, data=data)
+    config = read_config(path)
+    fresh = Engine(config, task, World(device=config.device))
+    result: dict[str, Any] = {"moments": []}
+    for step, model in ((0, fresh.model), (saved.step, engine.model)):
+        batch = task.batch("train", *divmod(step, task.num_batches("train")))
+        norms = gradient_norms(model, batch.to(config.device), task_loss(task))
+        result["moments"].append({"step": step, "norms": [float(f"{value:.6g}") for value in norms.tolist()]})
+    durable.write_json(path / FILE, result)
+    return result
+
+
+def task_loss(task: Task) -> Loss:
+    """The loss that training minimises, as a number."""
+
+    def loss(outputs: Tensor, batch: Batch) -> Tensor:
+        total, count = task.loss(outputs, batch)
+        return total / count
+
+    return loss
+
+
+def _read(model: SequenceModel, states: list[Tensor], lengths: Tensor | None) -> Tensor:
+    """What the model's head makes of the top layer's states, as :class:`SequenceModel` reads them."""
+    top = [h[-1] for h in states]
+    if model.read == "last" and lengths is None:
+        h = top[-1]
+    elif model.read == "last" and lengths is not None:
+        h = torch.stack([top[int(length) - 1][k] for k, length in enumerate(lengths)])
+    else:
+        h = torch.stack(top)
+    y: Tensor = model.head(model.layer.readout(h) if hasattr(model.layer, "readout") else h)
+    return y
+
+
+def _default_loss(outputs: Tensor, batch: Batch) -> Tensor:
+    if batch.lengths is not None:
+        raise ValueError("a batch with lengths needs a loss of its own: give one, such as task_loss(task)")
+    if batch.targets.is_floating_point():
+        return F.mse_loss(outputs.reshape(batch.targets.shape), batch.targets)
+    return F.cross_entropy(outputs.flatten(0, -2), batch.targets.flatten())

@@ -1,0 +1,68 @@
+"""Seconds of a training step, and what they make of an epoch."""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from scornn import tasks
+from scornn.train import provenance
+from scornn.train.config import Config
+from scornn.train.distributed import World
+from scornn.train.engine import Engine
+
+EPOCH = 1100
+"""Steps in the paper's epoch of MNIST: 55,000 images in batches of 50."""
+
+
+def seconds_per_step(
+    config: Config,
+    task: tasks.Task,
+    *,
+    steps: int,
+    seconds: float = float("inf"),
+    warmup: int = 2,
+    progress: Callable[[int], None] = lambda step: None,
+) -> dict[str, Any]:
+    """Time the training steps of a config: data, forward, backward, update; no evaluation, nothing written.
+
+    Args:
+        steps: the most steps to time, after ``warmup`` of them.
+        seconds: end sooner, after at least three steps, when these have passed.
+
+    Returns:
+        The median and the mean of the steps timed, how many they were, and what they were timed with.
+    """
+    torch.set_num_threads(config.threads)
+    engine = Engine(config, task, World(device=config.device))
+    per_epoch = task.num_batches("train")
+    taken: list[float] = []
+    for step in range(warmup + steps):
+        begun = time.perf_counter()
+        engine.step(*divmod(step, per_epoch))
+        if step >= warmup:
+            taken.append(time.perf_counter() - begun)
+            progress(len(taken))
+        if len(taken) >= 3 and sum(taken) > seconds:
+            break
+    return {
+        "seconds_per_step": statistics.median(taken),
+        "mean_seconds_per_step": statistics.fmean(taken),
+        "steps": len(taken),
+        "parameters": engine.parameter_count(),
+        "versions": provenance.versions(),
+        "machine": provenance.machine(),
+        "threads": config.threads,
+    }
+
+
+def minutes_per_epoch(measured: dict[str, Any], steps: int = EPOCH) -> float:
+    """An epoch of this many steps at the median speed.
+
+    Example:
+        >>> minutes_per_epoch({"seconds_per_step": 0.06})
+        1.1
+    """
+    return round(float(measured["seconds_per_step"]) * steps / 60, 12)
