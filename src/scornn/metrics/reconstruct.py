@@ -1,8 +1,10 @@
 """Speech rebuilt from predictions, and its scores.
 
 Each test utterance: the first true frame, then the predicted log-magnitudes, all with the TRUE phases;
-inverse STFT; scored against the true signal at 8 kHz. A score that cannot be given for a file is named with
-its reason, and every mean says of how many files it is.
+inverse STFT; scored against the true signal at 8 kHz. As in the pipeline that the paper follows, the 1e-5
+of the log-magnitude is not taken out again, so that even perfect predictions score below the top: on NLTK's
+sample of TIMIT SegSNR 22.3 dB, STOI 0.9996, PESQ 3.65. A score that cannot be given for a file is named
+with its reason, and every mean says of how many files it is.
 """
 
 import io

@@ -75,4 +75,4 @@ class Adding(Task):
 
     def measure(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
         total, count = self.loss(outputs, batch)
-        return {"loss": (float(total), count), "mse": (float(total), count)}
+        return {"loss": (total.item(), count), "mse": (total.item(), count)}

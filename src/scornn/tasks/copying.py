@@ -93,4 +93,4 @@ class Copying(Task):
     def measure(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
         total, count = self.loss(outputs, batch)
         right = outputs[-SYMBOLS:].argmax(dim=-1) == batch.targets[-SYMBOLS:]
-        return {"loss": (float(total), count), "recall": (float(right.sum()), right.numel())}
+        return {"loss": (total.item(), count), "recall": (float(right.sum()), right.numel())}

@@ -32,7 +32,8 @@ PERMUTATION_SEED = 92916
 class PixelMnistConfig(TaskConfig, frozen=True, kw_only=True, tag="mnist"):
     """Settings of pixel-by-pixel MNIST; ``dataset`` "fashion" takes Fashion-MNIST instead.
 
-    ``train_size`` and ``test_size`` take the first images of each part only; ``test_size`` limits "valid" too.
+    ``train_size`` and ``test_size`` take the first images of each part only; ``test_size`` limits "valid"
+    too.
     """
 
     permuted: bool = False

@@ -123,9 +123,9 @@ class Speech(Task):
         total, count = self.loss(outputs.double(), batch)
         padded = (batch.padded or batch.inputs.shape[0]) * batch.size * self.output_size
         return {
-            "loss": (float(total), count),
-            "mse": (float(total), count),
-            "mse_padded": (float(total), padded),
+            "loss": (total.item(), count),
+            "mse": (total.item(), count),
+            "mse_padded": (total.item(), padded),
         }
 
     def fingerprint(self) -> dict[str, str]:
