@@ -51,15 +51,23 @@ EXTRA = [
     Case("scornn", {"nonlinearity": "identity", "bias": False}),
     Case("scornn", {"bandwidth": 1}, sizes=(2, 17)),
     Case("scornn", {"bias": False}),
+    Case("rnn", {"learn_h0": True}),
+    Case("urnn", {"form": "fft"}),
+    Case("eurnn", {"complex": False, "capacity": 3}),
+    Case("eurnn", {"style": "fft", "learn_h0": True}, sizes=(1, 2, 16)),
+    Case("ornn", {"reflections": 3}, sizes=(3, 17)),
+    Case("goru", {"style": "tunable", "bias": False}),
+    Case("spectral", {"margin": 0}),
 ]
-SIZES: dict[str, tuple[int, ...]] = {}
+SIZES: dict[str, tuple[int, ...]] = {"goru": (1, 2, 16, 32)}
 CASES = [Case(model, sizes=SIZES.get(model, Case.sizes)) for model in MODELS] + EXTRA
 
 
 def backends(case: Case) -> list[str | None]:
     if "backend" not in inspect.signature(MODELS[case.model].__init__).parameters:
         return [None]
-    return [name for name, state in scornn.backends().items() if state == "available"]
+    has = getattr(MODELS[case.model], "BACKENDS", scornn.backends())
+    return [name for name, state in scornn.backends().items() if state == "available" and name in has]
 
 
 def on(backend: str | None) -> dict[str, str]:

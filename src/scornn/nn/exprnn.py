@@ -8,7 +8,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from scornn.functional import skew
 from scornn.nn import init
-from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, precise
+from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision, precise
+from scornn.ops.exponential import skew_exponential
 
 NONLINEARITIES = ("modrelu", "relu", "leaky_relu", "tanh", "identity")
 STARTS = {"henaff": init.rotation_angles_, "cayley": init.cayley_rotations_}
@@ -69,8 +70,7 @@ class ExpRNN(OrthogonalRecurrentLayer):
 
     def recurrent_matrix(self, suffix: str) -> Tensor:
         v = self.tensor(f"skew_hh{suffix}")
-        W: Tensor = torch.linalg.matrix_exp(skew(precise(v), self.hidden_size))
-        return W.to(v.dtype)
+        return skew_exponential(skew(precise(v), self.hidden_size)).to(v.dtype)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, start={self.start}"
@@ -155,7 +155,7 @@ class DTriv(ExpRNN):
     def reset(self, suffix: str) -> None:
         super().reset(suffix)
         v = self.tensor(f"skew_hh{suffix}")
-        self.tensor(f"base_hh{suffix}").copy_(torch.linalg.matrix_exp(skew(v.double(), self.hidden_size)))
+        self.tensor(f"base_hh{suffix}").copy_(skew_exponential(skew(v.double(), self.hidden_size)))
         v.zero_()
 
     def recurrent_matrix(self, suffix: str) -> Tensor:
@@ -166,10 +166,11 @@ class DTriv(ExpRNN):
     def rebase(self) -> None:
         """B ← W, A ← 0, in every layer and direction."""
         for suffix in self.suffixes():
-            B = self.recurrent_matrix(suffix).double()
             v = self.tensor(f"skew_hh{suffix}")
-            # A new tensor: a graph recorded before may still need the old base.
-            setattr(self, f"base_hh{suffix}", (1.5 * B - 0.5 * B @ (B.mT @ B)).to(v.dtype))
+            with full_precision(v):
+                B = self.recurrent_matrix(suffix).double()
+                orthogonal = 1.5 * B - 0.5 * B @ (B.mT @ B)
+            setattr(self, f"base_hh{suffix}", orthogonal.to(v.dtype))  # a graph may still need the old base
             v.zero_()
         self.forwards.zero_()
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from scornn.nn.base import check_choice
-from scornn.nn.unitary import NONLINEARITIES, UnitaryRecurrentLayer, as_complex, unit
-from scornn.nn.urnn import unitary_product
+from scornn.nn.unitary import NONLINEARITIES, UnitaryRecurrentLayer, as_complex
+from scornn.ops import fourier
 
 
 class FullURNN(UnitaryRecurrentLayer):
@@ -65,10 +65,10 @@ class FullURNN(UnitaryRecurrentLayer):
     @torch.no_grad()
     def reset(self, suffix: str) -> None:
         n = self.hidden_size
-        phases = unit(torch.empty(3, n, dtype=torch.float64).uniform_(-math.pi, math.pi))
-        reflections = as_complex(torch.empty(2, n, 2, dtype=torch.float64).uniform_(-1, 1))  # lengths cancel
-        I = torch.eye(n, dtype=torch.complex128)
-        W = unitary_product(I, phases, reflections, torch.randperm(n)).mT
+        theta = torch.empty(3, n, dtype=torch.float64).uniform_(-math.pi, math.pi)
+        v = torch.empty(2, n, 2, dtype=torch.float64).uniform_(-1, 1)  # its length does not matter
+        factors = fourier.Factors.of(theta, v, torch.randperm(n))
+        W = fourier.product(torch.eye(n, dtype=torch.complex128), factors).mT
         self.tensor(f"unitary_hh{suffix}").copy_(torch.view_as_real(W.contiguous()))
         nn.init.xavier_uniform_(self.tensor(f"weight_ih{suffix}"))
         if self.bias:

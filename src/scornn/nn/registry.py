@@ -10,6 +10,7 @@ from torch import nn
 from scornn.nn.eurnn import EURNN
 from scornn.nn.exprnn import DTriv, ExpRNN
 from scornn.nn.full_urnn import FullURNN
+from scornn.nn.goru import GORU
 from scornn.nn.gru import GRU
 from scornn.nn.henaff import Henaff
 from scornn.nn.lstm import LSTM
@@ -68,6 +69,12 @@ CATALOGUE: dict[str, Model] = {
         "orthogonal by Householder reflections",
         "W = H(u₁) ⋯ H(u_k), H(u) = I − 2uuᵀ/uᵀu",
         "Mhammedi et al., ICML 2017",
+    ),
+    "goru": Model(
+        GORU,
+        "gated unit with an orthogonal matrix inside",
+        "h' = g ⊙ h + (1 − g) ⊙ modReLU(r ⊙ (Wh) + Ux), W = R_L ⋯ R₁",
+        "Jing et al., Neural Computation 2019",
     ),
     "exprnn": Model(
         ExpRNN,

@@ -7,39 +7,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from scornn.nn.base import check_choice
-from scornn.nn.unitary import NONLINEARITIES, UnitaryRecurrentLayer, as_complex, unit
+from scornn.nn.base import check_choice, full_precision, precise
+from scornn.nn.unitary import NONLINEARITIES, UnitaryRecurrentLayer
+from scornn.ops import fourier
 
 FORMS = ("auto", "dense", "fft")
-
-
-def reflect(h: Tensor, v: Tensor) -> Tensor:
-    """h − 2 (h·v) v̄ / |v|² over the last dimension, h·v without a conjugate: unitary."""
-    return h - (2 / v.abs().square().sum()) * (h @ v).unsqueeze(-1) * v.conj()
-
-
-def unitary_product(h: Tensor, phases: Tensor, reflections: Tensor, permutation: Tensor) -> Tensor:
-    r"""Apply :math:`W = D_3 R_2 F^{-1} D_2 Π R_1 F D_1` to the last dimension of h.
-
-    Args:
-        h: ``(..., n)``, complex.
-        phases: e^{iθ} of D_1, D_2, D_3: ``(3, n)``.
-        reflections: vectors of R_1, R_2: ``(2, n)``, complex.
-        permutation: ``(n,)``.
-    """
-    h = torch.fft.fft(h * phases[0], norm="ortho")
-    h = reflect(h, reflections[0])[..., permutation] * phases[1]
-    h = reflect(torch.fft.ifft(h, norm="ortho"), reflections[1])
-    return h * phases[2]
-
-
-def adjoint_product(g: Tensor, phases: Tensor, reflections: Tensor, permutation: Tensor) -> Tensor:
-    """Apply W* = W⁻¹ to the last dimension of g. A reflection is its own inverse."""
-    back = torch.argsort(permutation)
-    g = torch.fft.fft(reflect(g * phases[2].conj(), reflections[1]), norm="ortho")
-    g = reflect((g * phases[1].conj())[..., back], reflections[0])
-    h: Tensor = torch.fft.ifft(g, norm="ortho") * phases[0].conj()
-    return h
+FFT_FROM = 2048  # hidden size from which the product is applied in every step
 
 
 class URNN(UnitaryRecurrentLayer):
@@ -56,7 +29,7 @@ class URNN(UnitaryRecurrentLayer):
 
     Args:
         form: ``dense`` makes W once per forward by applying the product to the identity, and runs one dense matrix;
-            ``fft`` applies the product in every step, which is cheaper for large n; ``auto`` is ``fft`` from n = 1024
+            ``fft`` applies the product in every step, which is cheaper for large n; ``auto`` is ``fft`` from n = 2048
             on. Equal to rounding.
         learn_h0: train the state before the first step.
 
@@ -118,15 +91,34 @@ class URNN(UnitaryRecurrentLayer):
             limit = math.sqrt(3 / (2 * n))
             nn.init.uniform_(self.tensor(f"h0{suffix}"), -limit, limit)
 
-    def factors(self, suffix: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Phases, reflections and permutation, as :func:`unitary_product` takes them."""
-        reflections = as_complex(self.tensor(f"reflection_hh{suffix}"))
-        return unit(self.tensor(f"phase_hh{suffix}")), reflections, self.tensor(f"permutation_hh{suffix}")
-
     def unitary_matrix(self, suffix: str) -> Tensor:
-        phases, reflections, permutation = self.factors(suffix)
-        I = torch.eye(self.hidden_size, dtype=phases.dtype, device=phases.device)
-        return unitary_product(I, phases, reflections, permutation).mT
+        theta, v = self.tensor(f"phase_hh{suffix}"), self.tensor(f"reflection_hh{suffix}")
+        factors = fourier.Factors.of(precise(theta), precise(v), self.tensor(f"permutation_hh{suffix}"))
+        I = torch.eye(self.hidden_size, dtype=factors.phases.dtype, device=theta.device)
+        return fourier.product(I, factors).mT
+
+    def run(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, Tensor]:
+        dense = self.form == "dense" or (self.form == "auto" and self.hidden_size < FFT_FROM)
+        if dense or x.numel() == 0:  # torch.fft takes no empty batch
+            return super().run(suffix, x, h0, batch_sizes, reverse)
+        rung = fourier.naive if self.backend == "naive" else fourier.manual
+        with full_precision(x):
+            b = self.bias_vector(suffix)
+            output, h_n = rung(
+                precise(x),
+                precise(h0),
+                precise(self.tensor(f"phase_hh{suffix}")),
+                precise(self.tensor(f"reflection_hh{suffix}")),
+                self.tensor(f"permutation_hh{suffix}"),
+                precise(self.input_matrix(suffix)),
+                None if b is None else precise(b),
+                self.activation,
+                batch_sizes,
+                reverse,
+            )
+        return output.to(x.dtype), h_n.to(x.dtype)
 
     def extra_repr(self) -> str:
         return super().extra_repr() + ("" if self.form == "auto" else f", form={self.form}")

@@ -83,7 +83,7 @@ def register(name: str, forward: Recurrence, backward: Callable[..., Gradients])
         batch_sizes: Tensor | None,
         reverse: bool,
     ) -> tuple[Tensor, Tensor]:
-        return x.new_empty(*x.shape[:-1], W.shape[0]), h0.new_empty(h0.shape)
+        return x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
 
     @backward_custom.register_fake
     def _(

@@ -1,0 +1,115 @@
+"""GORU: a gated unit whose candidate state comes from an orthogonal matrix."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision
+from scornn.nn.eurnn import check_rotations, rotate, rotation_layers
+from scornn.nn.unitary import unit
+from scornn.ops import goru
+
+
+class GORU(OrthogonalRecurrentLayer):
+    r"""Gated orthogonal recurrent unit (Jing, Gulcehre, Peurifoy, Shen, Tegmark, Soljačić and Bengio, 2017).
+
+    .. math::
+        r &= σ(U_r x_t + W_r h_{t-1} + b_r), \qquad g = σ(U_g x_t + W_g h_{t-1} + b_g) \\
+        c &= \mathrm{modReLU}(r \odot (W h_{t-1}) + U_c x_t), \qquad h_t = g \odot h_{t-1} + (1 - g) \odot c
+
+    W is a real product of rotations as in :class:`~scornn.nn.eurnn.EURNN`; the gates' matrices are free.
+
+    Angles from U(−π, π); U, W_r and W_g from U(±0.01); b_r = 2, b_g from U(±√(3/n)), b_c = 0.011: the authors' 0.01
+    together with the 0.001 that they add to the modulus.
+
+    Args:
+        style: ``fft``, log₂ n layers of butterflies, n a power of two; or ``tunable``.
+        capacity: L of the tunable style.
+        backend: ``auto`` or ``manual`` (hand-written backward), or ``naive``; there is no native loop for gates.
+
+    Attributes:
+        angle_hh_l{k}: angles of the rotations that make W, which is ``weight_hh_l{k}``.
+        weight_gates_l{k}: W_r and W_g, one above the other.
+        weight_ih_l{k}, bias_l{k}: U and b, for r, g and c one above the other.
+
+    Example:
+        >>> output, h_n = GORU(3, 8)(torch.randn(7, 2, 3))
+        >>> output.shape
+        torch.Size([7, 2, 8])
+    """
+
+    BACKENDS: ClassVar[tuple[str, ...]] = ("auto", "manual", "naive")
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "modrelu",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        style: str = "fft",
+        capacity: int = 2,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        self.activation = self.nonlinearity = check_choice("nonlinearity", nonlinearity, ("modrelu",))
+        self.backend = check_choice("backend", backend, self.BACKENDS)
+        check_rotations(hidden_size, style, capacity)
+        self.style, self.capacity = style, capacity
+        self.layers = rotation_layers(hidden_size, style, capacity)
+        self.build(device, dtype)
+
+    def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"angle_hh": (sum(pairs for _, _, pairs in self.layers),)}
+
+    def make_parameters(
+        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
+    ) -> None:
+        n = self.hidden_size
+        shapes = {"weight_ih": (3 * n, input_size), "weight_gates": (2 * n, n), **self.recurrent_shapes()}
+        if self.bias:
+            shapes["bias"] = (3 * n,)
+        for name, shape in shapes.items():
+            parameter = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+            self.register_parameter(f"{name}{suffix}", parameter)
+
+    @torch.no_grad()
+    def reset(self, suffix: str) -> None:
+        nn.init.uniform_(self.tensor(f"angle_hh{suffix}"), -math.pi, math.pi)
+        for name in ("weight_ih", "weight_gates"):
+            nn.init.uniform_(self.tensor(f"{name}{suffix}"), -0.01, 0.01)
+        if self.bias:
+            b_r, b_g, b_c = self.tensor(f"bias{suffix}").chunk(3)
+            limit = math.sqrt(3 / self.hidden_size)
+            b_r.fill_(2)
+            b_g.uniform_(-limit, limit)
+            b_c.fill_(0.011)
+
+    def recurrent_matrix(self, suffix: str) -> Tensor:
+        angle = self.tensor(f"angle_hh{suffix}")
+        rotation = unit(angle)
+        I = torch.eye(self.hidden_size, dtype=rotation.real.dtype, device=rotation.device)
+        return rotate(I, self.layers, rotation.real, rotation.imag, None).mT.to(angle.dtype)
+
+    def run(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, Tensor]:
+        with full_precision(x):
+            W = torch.cat([self.tensor(f"weight_gates{suffix}"), self.recurrent_matrix(suffix)])
+            U, b = self.input_matrix(suffix), self.bias_vector(suffix)
+            rung = goru.naive if self.backend == "naive" else goru.manual
+            return rung(x, h0, W, U, b, self.activation, batch_sizes, reverse)
+
+    def extra_repr(self) -> str:
+        layers = f"capacity={self.capacity}" if self.style == "tunable" else f"style={self.style}"
+        return f"{super().extra_repr()}, {layers}"
