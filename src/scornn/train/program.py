@@ -12,7 +12,7 @@ import msgspec
 import torch
 
 from scornn import tasks
-from scornn.errors import CheckpointError, ScornnError, StorageError
+from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError
 from scornn.train import checkpoint, distributed, provenance, state
 from scornn.train.board import open_board
 from scornn.train.config import Config, config_hash
@@ -171,6 +171,8 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, tensorbo
 def _open(trainer: Trainer, path: Path, there: bool, display: Display, stack: ExitStack) -> int | None:
     """On the first process: hold the directory, and name the checkpoint to go on from."""
     run = stack.enter_context(Run(path))
+    if not there and (path / "config.json").exists():
+        raise RunInUseError(f"another process has just made a run in {path}; choose another --out")
     trainer.attach(run, display)
     saved = checkpoint.newest(run.checkpoints, trainer.say) if there else None
     if saved is None:

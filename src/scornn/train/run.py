@@ -7,6 +7,7 @@
 import fcntl
 import json
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -21,7 +22,7 @@ from scornn.train.config import Config, build, config_hash, to_json
 from scornn.train.tables import read
 
 RUNS = Path("runs")
-_BEFORE_CONFIG = ("lock", "checkpoints", "metrics.jsonl", "log.txt")
+_BEFORE_CONFIG = re.compile(r"lock|checkpoints|metrics\.jsonl|log\.txt|\.config\.json\.[0-9a-f]+\.tmp")
 """What a run killed in its first moment leaves: nothing to continue, and nothing to lose."""
 
 
@@ -60,10 +61,11 @@ def place(config: Config, out: Path | None, root: Path = RUNS, *, join: bool = F
         raise StorageError(f"{path} is a broken link; expected a directory or a free name")
     if path.exists() and not path.is_dir():
         raise StorageError(f"{path} is a file; expected a directory for the run, or a free name")
-    if not path.exists() or all(entry.name in _BEFORE_CONFIG for entry in path.iterdir()):
+    if not path.exists() or _is_empty(path):
         return path, False
     if not (path / "config.json").is_file():
         raise UsageError(f"{path} holds files that are not of a run: choose another --out")
+    _refuse_held(path)
     another = _holds_another(config, path)
     if join and not another:
         return path, True
@@ -78,7 +80,11 @@ def _holds_another(config: Config, path: Path) -> bool:
     try:
         return config_hash(read_config(path)) != config_hash(config)
     except (UsageError, StorageError):
-        return any(entry.name not in _BEFORE_CONFIG for entry in path.iterdir())
+        return not _is_empty(path)
+
+
+def _is_empty(path: Path) -> bool:
+    return all(_BEFORE_CONFIG.fullmatch(entry.name) for entry in path.iterdir())
 
 
 def _is_finished(path: Path) -> bool:
@@ -87,6 +93,20 @@ def _is_finished(path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(summary, dict) and summary.get("finished") is True
+
+
+def _refuse_held(path: Path) -> None:
+    """An error where another process trains in this directory now."""
+    with suppress(FileNotFoundError), open(path / "lock", "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _in_use(path, file.read(32)) from None
+
+
+def _in_use(path: Path, holder: bytes) -> RunInUseError:
+    name = holder.decode(errors="replace").strip() or "of unknown number"
+    return RunInUseError(f"{path} is in use by process {name}; wait for it, stop it, or choose another --out")
 
 
 class Run:
@@ -108,11 +128,9 @@ class Run:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+            holder = os.read(descriptor, 32)
             os.close(descriptor)
-            raise RunInUseError(
-                f"{self.path} is in use by process {holder}; wait for it, stop it, or choose another --out"
-            ) from None
+            raise _in_use(self.path, holder) from None
         with durable.storage_errors(self.path / "lock"):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

@@ -1,0 +1,341 @@
+"""A run that stopped cannot be told from one that did not; and the comparison would notice."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from scornn.errors import CheckpointError, DivergedError
+from scornn.train import checkpoint, program, state
+from scornn.train.config import Config
+from scornn.train.engine import Engine
+from scornn.train.loop import Trainer
+from scornn.train.signals import StopRequest
+
+Small = Callable[..., Config]
+Bits = Callable[[Path], dict[str, Any]]
+
+
+def start(config: Config, path: Path) -> program.Result:
+    return program.start(config, path, quiet=True, tensorboard=False)
+
+
+def resume(path: Path, **changes: Any) -> program.Result:
+    return program.resume(path, quiet=True, tensorboard=False, **changes)
+
+
+def stop_at(monkeypatch: pytest.MonkeyPatch, *steps: int, number: int = signal.SIGTERM) -> None:
+    """Raise the signal inside the given step, as a terminal or a scheduler would."""
+    left = list(steps)
+    step = Trainer._step
+
+    def stepping(self: Trainer, stop: bool) -> bool:
+        if left and self.ledger.step + 1 == left[0]:
+            left.pop(0)
+            signal.raise_signal(number)
+        return step(self, stop)
+
+    monkeypatch.setattr(Trainer, "_step", stepping)
+
+
+def straight_and_stopped(
+    small: Small, path: Path, monkeypatch: pytest.MonkeyPatch, stops: tuple[int, ...], **changes: Any
+) -> tuple[Path, Path]:
+    straight, stopped = path / "straight", path / "stopped"
+    start(small(**changes), straight)
+    with monkeypatch.context() as patch:
+        stop_at(patch, *stops)
+        result = start(small(**changes), stopped)
+        for _ in stops:
+            assert result.exit_code == 143
+            assert not json.loads((stopped / "summary.json").read_text())["finished"]
+            result = resume(stopped)
+    assert result.exit_code == 0
+    return straight, stopped
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [(1,), (2,), (3, 4), (4,), (5,), (7, 9, 13), (14,), tuple(range(1, 15))],
+    ids=lambda s: "-".join(map(str, s)),
+)
+def test_stopped_at_any_step_the_run_ends_in_the_same_bits(
+    steps: tuple[int, ...], small: Small, bits: Bits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight, stopped = straight_and_stopped(small, tmp_path, monkeypatch, steps)
+    assert bits(stopped)["lines"] == bits(straight)["lines"]
+    assert bits(stopped) == bits(straight)
+
+
+def test_at_the_end_of_an_epoch(small: Small, bits: Bits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    straight, stopped = straight_and_stopped(small, tmp_path, monkeypatch, (4, 8), steps=None, epochs=3, eval_every=0)
+    assert [line["epoch"] for line in bits(straight)["lines"] if line["split"] == "test"] == [1, 2, 3]
+    assert bits(stopped) == bits(straight)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam", "rmsprop"])
+@pytest.mark.parametrize("model", ["scornn", "lstm"])
+def test_with_every_rule(
+    kind: str, model: str, small: Small, bits: Bits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"model": {"name": model, "hidden": 5}, "optimizer__rest__kind": kind, "optimizer__clip_value": 0.01}
+    straight, stopped = straight_and_stopped(small, tmp_path, monkeypatch, (6, 7), **changes)
+    assert bits(stopped) == bits(straight)
+
+
+def test_a_stop_during_an_evaluation_makes_it_again(
+    small: Small, bits: Bits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(small(), tmp_path / "straight")
+    evaluate, calls = Engine.evaluate, []
+
+    def evaluating(self: Engine, split: str, interrupted: Callable[[], bool] = bool) -> dict[str, float] | None:
+        calls.append(split)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return evaluate(self, split, interrupted)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "evaluate", evaluating)
+        result = start(small(), tmp_path / "stopped")
+    assert (result.exit_code, result.summary["steps"]) == (130, 8)
+    assert [line["step"] for line in bits(tmp_path / "stopped")["lines"] if line["split"] == "test"] == [4]
+    resume(tmp_path / "stopped")
+    assert bits(tmp_path / "stopped") == bits(tmp_path / "straight")
+
+
+def test_lines_after_the_checkpoint_are_dropped(small: Small, bits: Bits, tmp_path: Path) -> None:
+    start(small(), tmp_path / "straight")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "_evaluate", _crash_at(Trainer._evaluate, 12))
+        with pytest.raises(ZeroDivisionError):
+            start(small(), tmp_path / "crashed")
+    lines = (tmp_path / "crashed" / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["step"] > checkpoint.steps(tmp_path / "crashed" / "checkpoints")[-1]
+    with (tmp_path / "crashed" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 12, "half a li')
+    resume(tmp_path / "crashed")
+    assert bits(tmp_path / "crashed") == bits(tmp_path / "straight")
+
+
+def _crash_at(method: Callable[..., Any], step: int) -> Callable[..., Any]:
+    def crashing(self: Trainer, *args: Any) -> Any:
+        if self.ledger.step == step:
+            raise ZeroDivisionError
+        return method(self, *args)
+
+    return crashing
+
+
+def test_a_crash_before_the_first_checkpoint_starts_again(small: Small, bits: Bits, tmp_path: Path) -> None:
+    start(small(), tmp_path / "straight")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "_evaluate", _crash_at(Trainer._evaluate, 4))
+        with pytest.raises(ZeroDivisionError):
+            start(small(), tmp_path / "crashed")
+    assert checkpoint.steps(tmp_path / "crashed" / "checkpoints") == []
+    resume(tmp_path / "crashed")
+    assert bits(tmp_path / "crashed") == bits(tmp_path / "straight")
+
+
+def test_a_damaged_newest_checkpoint_falls_back(
+    small: Small, bits: Bits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(small(), tmp_path / "straight")
+    with monkeypatch.context() as patch:
+        stop_at(patch, 11)
+        start(small(), tmp_path / "stopped")
+    path = tmp_path / "stopped" / "checkpoints" / "step-11" / "training.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    resume(tmp_path / "stopped")
+    assert "step-11/training.safetensors is damaged" in (tmp_path / "stopped" / "log.txt").read_text()
+    assert bits(tmp_path / "stopped") == bits(tmp_path / "straight")
+
+
+def _without_generators(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(state, "restore_generators", lambda training, plain: None)
+
+
+def _without_position(patch: pytest.MonkeyPatch) -> None:
+    resuming = Trainer.resume
+
+    def forgetful(self: Trainer, saved: checkpoint.Checkpoint) -> None:
+        resuming(self, saved)
+        step, forgotten = self.engine.step, self.ledger.step
+
+        def from_the_start(epoch: int, number: int, *rest: Any) -> Any:
+            position = epoch * self.steps_per_epoch + number - forgotten
+            return step(*divmod(position, self.steps_per_epoch), *rest)
+
+        patch.setattr(self.engine, "step", from_the_start)
+
+    patch.setattr(Trainer, "resume", forgetful)
+
+
+def _with_swapped_states(patch: pytest.MonkeyPatch) -> None:
+    """The second moments of A and of U, each cut or repeated to the other's shape."""
+    restore = state.restore
+
+    def swapping(engine: Engine, model: Any, training: dict[str, torch.Tensor], plain: Any) -> None:
+        a, u = "optimizer/recurrent/layer.skew_hh_l0/square_avg", "optimizer/rest/layer.weight_ih_l0/exp_avg_sq"
+        swapped = {
+            here: training[there].flatten().repeat(9)[: training[here].numel()].reshape(training[here].shape)
+            for here, there in ((a, u), (u, a))
+        }
+        restore(engine, model, {**training, **swapped}, plain)
+
+    patch.setattr(state, "restore", swapping)
+
+
+@pytest.mark.parametrize("sabotage", [_without_generators, _without_position, _with_swapped_states])
+def test_negative_controls_are_noticed(
+    sabotage: Callable[[pytest.MonkeyPatch], None],
+    small: Small,
+    bits: Bits,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start(small(), tmp_path / "straight")
+    with monkeypatch.context() as patch:
+        stop_at(patch, 6)
+        start(small(), tmp_path / "stopped")
+    sabotage(monkeypatch)
+    resume(tmp_path / "stopped")
+    assert bits(tmp_path / "stopped")["tensors"] != bits(tmp_path / "straight")["tensors"]
+    assert bits(tmp_path / "stopped")["lines"] != bits(tmp_path / "straight")["lines"]
+
+
+def test_optimizer_state_of_another_group_is_refused(small: Small, tmp_path: Path) -> None:
+    start(small(), tmp_path / "run")
+    saved = checkpoint.load(tmp_path / "run" / "checkpoints" / "step-14")
+    moved = {key.replace("recurrent/", "rest/"): tensor for key, tensor in saved.training.items()}
+    _, engine, _ = program.load(tmp_path / "run")
+    with pytest.raises(CheckpointError, match=r"rest/layer.skew_hh_l./square_avg, but rest has no such parameter"):
+        state.restore(engine, saved.model, moved, saved.state)
+
+
+def test_another_config_or_other_data_are_refused(small: Small, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    start(small(), run)
+    (run / "config.json").write_text((run / "config.json").read_text().replace('"lr": 0.01', '"lr": 0.02'))
+    with pytest.raises(CheckpointError, match="belongs to another config"):
+        resume(run)
+    (run / "config.json").write_text((run / "config.json").read_text().replace('"lr": 0.02', '"lr": 0.01'))
+    assert resume(run).exit_code == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scornn.tasks.Copying.fingerprint", lambda self: {"train": "other"})
+        with pytest.raises(CheckpointError, match="trained on other data"):
+            resume(run)
+
+
+def test_other_numerics_are_said(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        stop_at(patch, 6)
+        start(small(), tmp_path / "run")
+    monkeypatch.setattr(torch, "__version__", "0.0.1")
+    resume(tmp_path / "run")
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert "may not resume bit for bit: torch was" in log
+    assert "is 0.0.1" in log
+
+
+def test_a_shortened_metrics_file_is_refused(small: Small, tmp_path: Path) -> None:
+    start(small(), tmp_path / "run")
+    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    with pytest.raises(CheckpointError, match=r"metrics.jsonl has 0 bytes"):
+        resume(tmp_path / "run")
+
+
+def test_a_finished_run_stays_as_it_is_or_gets_a_later_end(small: Small, bits: Bits, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    start(small(), run)
+    before = bits(run)
+    assert resume(run).exit_code == 0
+    assert bits(run) == before
+    resume(run, steps=20)
+    start(small(steps=20), tmp_path / "longer")
+    weights = [
+        {
+            name: t.tolist()
+            for name, t in safetensors.torch.load_file(path / "checkpoints/step-20/model.safetensors").items()
+        }
+        for path in (run, tmp_path / "longer")
+    ]
+    assert weights[0] == weights[1]
+
+
+def test_stop_when_ends_the_run_at_an_evaluation(small: Small, tmp_path: Path) -> None:
+    result = start(small(stop_when={"loss": 100.0, "recall": 0.0}), tmp_path / "run")
+    assert (result.summary["steps"], result.summary["finished"]) == (4, True)
+    assert resume(tmp_path / "run").summary["steps"] == 4
+    assert resume(tmp_path / "run", steps=6).summary["steps"] == 6
+    result = start(small(stop_when={"recall": 1.0}), tmp_path / "never")
+    assert result.summary["steps"] == 14
+
+
+def test_the_best_and_the_last_two_checkpoints_are_kept(small: Small, tmp_path: Path) -> None:
+    start(small(steps=40, checkpoint_every=3), tmp_path / "run")
+    best = json.loads((tmp_path / "run" / "summary.json").read_text())["best"]["step"]
+    assert set(checkpoint.steps(tmp_path / "run" / "checkpoints")) == {best, 39, 40}
+    assert program.evaluate(tmp_path / "run", best=True)["step"] == best
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    value = next(line["recall"] for line in lines if line["split"] == "test" and line["step"] == best)
+    assert program.evaluate(tmp_path / "run", best=True)["splits"]["test"]["recall"] == value
+    assert value == max(line["recall"] for line in lines if line["split"] == "test")
+
+
+def test_divergence_stops_before_the_update(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before: list[dict[str, torch.Tensor]] = []
+    step = Engine.step
+
+    def poisoned(self: Engine, epoch: int, number: int, *rest: Any) -> Any:
+        if (epoch, number) == (1, 3):
+            before.append({name: p.detach().clone() for name, p in self.model.named_parameters()})
+            with torch.no_grad():
+                self.model.head.weight.grad = None
+            self.model.head.weight.register_hook(lambda gradient: gradient * float("inf"))
+            try:
+                return step(self, epoch, number, *rest)
+            finally:
+                before.append({name: p.detach().clone() for name, p in self.model.named_parameters()})
+        return step(self, epoch, number, *rest)
+
+    monkeypatch.setattr(Engine, "step", poisoned)
+    with pytest.raises(
+        DivergedError, match=r"step 8: loss .*, gradient norm (nan|inf), learning rates 0.01 and 0.001, orth"
+    ):
+        start(small(), tmp_path / "run")
+    assert all(torch.equal(before[0][name], before[1][name]) for name in before[0])
+    assert checkpoint.steps(tmp_path / "run" / "checkpoints")[-1] == 5
+    assert "DivergedError" in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_a_loss_that_is_not_finite_stops_too(small: Small, tmp_path: Path) -> None:
+    with pytest.raises(DivergedError, match="not finite at step"):
+        start(
+            small(
+                optimizer__rest={"kind": "sgd", "lr": 10.0},
+                model__options={"nonlinearity": "relu"},
+                steps=2000,
+                task={"name": "adding", "length": 10, "train_size": 100, "test_size": 20},
+            ),
+            tmp_path / "run",
+        )
+
+
+def test_a_second_sigint_leaves_at_once() -> None:
+    with StopRequest() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.signal == signal.SIGINT
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.signal == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
