@@ -54,7 +54,7 @@ def test_refusals(score: type) -> None:
         score(NOISE, np.full(8000, np.nan), 8000)
     with pytest.raises(ValueError, match="one length"):
         score(NOISE, NOISE[1:], 8000)
-    with pytest.raises(ScoreRefused, match="shorter than|at least"):
+    with pytest.raises(ScoreRefused, match=r"shorter than|at least"):
         score(NOISE[:50], NOISE[:50], 8000)
 
 

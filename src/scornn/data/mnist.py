@@ -179,14 +179,16 @@ def _download(source: Source, file: File, folder: Path) -> Path:
             content = _fetch(url)
             _check(source, file, idx.parse(io.BytesIO(content), len(file.shape), url), url)
         except (OSError, http.client.HTTPException) as error:
-            refused.append(f"{url}: {error}")
+            refused.append(f"{url}: {error.reason if type(error) is urllib.error.URLError else error}")
         except DataError as error:
             refused.append(str(error))
         else:
             durable.make_directory(folder)
             durable.write_bytes(folder / f"{file.name}.gz", content)
             return folder / f"{file.name}.gz"
-    reason = "no folder has it, and " + ("; ".join(refused) or "SCORNN_OFFLINE forbids the download")
+    reason = "no folder has it, and " + (
+        f"no mirror gave it ({'; '.join(refused)})" if refused else "SCORNN_OFFLINE forbids the download"
+    )
     missing = [other for other in source.files if _variant(folder, other) is None]
     raise DataError(_absent(source, missing, reason, folder))
 

@@ -19,10 +19,9 @@ _GET = "The corpus is resource 24 of openslr.org, or `git clone https://github.c
 
 def load(data: Path | None, allow_partial: bool) -> Corpus:
     """The utterances of the lists whose sound is there."""
-    folders = locate.folders(data, _BELOW)
-    root = next((folder for folder in folders if (folder / "data" / "wav").is_dir()), None)
+    root = find(data)
     if root is None:
-        looked = listed(folders or locate.roots(data))
+        looked = listed(locate.folders(data, _BELOW) or locate.roots(data))
         raise DataError(f"the Iban corpus is missing: no data/wav below {looked}. {_GET}; pass --data")
     train, test = (_present(root, part) for part in ("train", "test"))
     speakers = sorted({speaker for _, speaker, _ in train})
@@ -37,6 +36,11 @@ def load(data: Path | None, allow_partial: bool) -> Corpus:
     utterances = [Utterance(i, s, "valid" if s in valid else "train", path) for i, s, path in train]
     utterances += [Utterance(i, s, "test", path) for i, s, path in test]
     return Corpus("iban", tuple(sorted(utterances, key=lambda u: u.id)), RATE)
+
+
+def find(data: Path | None) -> Path | None:
+    """The first folder laid out as the corpus."""
+    return next((root for root in locate.folders(data, _BELOW) if (root / "data" / "wav").is_dir()), None)
 
 
 def _present(root: Path, part: str) -> list[tuple[str, str, Path]]:

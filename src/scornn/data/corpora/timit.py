@@ -8,7 +8,7 @@ training files).
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,7 +47,11 @@ def load(data: Path | None, allow_partial: bool) -> Corpus:
     A part of the corpus keeps the lists' splits if it has speakers for each of them; otherwise speakers are
     held out.
     """
-    root, found = _find(data)
+    root = find(data)
+    if root is None:
+        looked = listed(locate.folders(data, _BELOW) or locate.roots(data))
+        raise DataError(f"TIMIT is missing: no TIMIT utterance below {looked}. {_GET}; pass --data or set SCORNN_DATA")
+    found = _utterances(root)
     split = [replace(utterance, split=_split(utterance)) for utterance in found]
     kept = [utterance for utterance in split if utterance.split]
     missing = _missing(kept)
@@ -67,21 +71,16 @@ def load(data: Path | None, allow_partial: bool) -> Corpus:
     return Corpus("timit", tuple(kept), RATE, tuple(notes))
 
 
-def _find(data: Path | None) -> tuple[Path, list[Utterance]]:
-    folders = locate.folders(data, _BELOW)
-    for root in folders:
-        if found := _utterances(root):
-            return root, found
-    looked = listed(folders) if folders else listed(locate.roots(data))
-    raise DataError(f"TIMIT is missing: no TIMIT utterance below {looked}. {_GET}; pass --data or set SCORNN_DATA")
+def find(data: Path | None) -> Path | None:
+    """The first folder with a TIMIT utterance below it."""
+    return next((root for root in locate.folders(data, _BELOW) if any(_matches(root))), None)
 
 
-def _utterances(root: Path) -> list[Utterance]:
+def _matches(root: Path) -> Iterator[Utterance]:
     """The SI and SX sentences below a folder; ``split`` holds the part of the disc.
 
     train, test or nothing.
     """
-    found: dict[str, Utterance] = {}
     for path in wav_files(root):
         speaker = _SPEAKER.fullmatch(path.parent.name.lower())
         sentence = _SENTENCE.fullmatch(path.name.lower())
@@ -89,8 +88,14 @@ def _utterances(root: Path) -> list[Utterance]:
             continue
         above = [part.lower() for part in path.relative_to(root).parts[:-2]]
         part = next((part for part in reversed(above) if part in ("train", "test")), "")
-        identity = f"{speaker['speaker']}_{sentence['sentence']}"
-        found.setdefault(identity, Utterance(identity, speaker["speaker"], part, path))
+        yield Utterance(f"{speaker['speaker']}_{sentence['sentence']}", speaker["speaker"], part, path)
+
+
+def _utterances(root: Path) -> list[Utterance]:
+    """Each sentence once, in the order of the ids."""
+    found: dict[str, Utterance] = {}
+    for utterance in _matches(root):
+        found.setdefault(utterance.id, utterance)
     return [found[identity] for identity in sorted(found)]
 
 
