@@ -46,6 +46,7 @@ def test_public_names() -> None:
         "ScoRNNCell",
         "__version__",
         "backends",
+        "convert",
         "functional",
         "nn",
         "ops",

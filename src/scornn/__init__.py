@@ -17,6 +17,7 @@ __all__ = [
     "ScoRNNCell",
     "__version__",
     "backends",
+    "convert",
     "functional",
     "nn",
     "ops",
@@ -27,6 +28,7 @@ __all__ = [
 if TYPE_CHECKING:
     from scornn import functional, nn, ops, optim
     from scornn.nn import ScoRNN, ScoRNNCell, parametrizations
+    from scornn.nn.convert import convert
     from scornn.ops import backends
 
 # torch is imported by the first use of a name, not by ``import scornn``: ``scornn --help`` has no need of it.
@@ -34,6 +36,7 @@ _HOMES = {
     "ScoRNN": "scornn.nn.scornn:ScoRNN",
     "ScoRNNCell": "scornn.nn.scornn:ScoRNNCell",
     "backends": "scornn.ops:backends",
+    "convert": "scornn.nn.convert:convert",
     "functional": "scornn.functional",
     "nn": "scornn.nn",
     "ops": "scornn.ops",

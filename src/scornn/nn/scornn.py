@@ -12,7 +12,7 @@ from scornn.functional import inverse_scaled_cayley, orthogonality_error, scaled
 from scornn.nn import init
 from scornn.nn.base import OrthogonalRecurrentLayer, check_sizes
 
-NONLINEARITIES = ("modrelu", "relu", "tanh", "identity")
+NONLINEARITIES = ("modrelu", "relu", "leaky_relu", "tanh", "identity")
 
 
 class _ScaledCayleyWeights(nn.Module):
@@ -150,18 +150,20 @@ class ScoRNN(_ScaledCayleyWeights, OrthogonalRecurrentLayer):
         input_size: size m of x_t.
         hidden_size: size n of h_t.
         num_layers: layers stacked on top of each other.
-        nonlinearity: ``modrelu``, ``relu``, ``tanh`` or ``identity``. All but modReLU add b to z.
+        nonlinearity: ``modrelu``, ``relu``, ``leaky_relu`` (slope 0.1), ``tanh`` or ``identity``. All but modReLU add b
+            to z.
         bias: whether there is a b.
         batch_first: input and output are ``(B, T, ·)`` rather than ``(T, B, ·)``.
         dropout: between layers, in training.
         bidirectional: also run from the end to the beginning.
         rho: number of −1 in D, 0..n. Default n // 2. The determinant of W is (−1)^rho.
         bandwidth: ℓ of a banded A, which leaves nℓ − ℓ(ℓ+1)/2 free numbers. Default None, a full A.
+        learn_h0: train the state before the first step, which starts at zero. The paper does not.
         backend: ``auto``, ``native``, ``manual`` or ``naive``; see :func:`scornn.backends`.
 
     Inputs: input, h_0
         * **input**: ``(T, B, m)``, unbatched ``(T, m)``, or a ``PackedSequence``.
-        * **h_0**: ``(num_layers · directions, B, n)``; zero if not given.
+        * **h_0**: ``(num_layers · directions, B, n)``; zero if not given, or what was learned.
 
     Outputs: output, h_n
         * **output**: ``(T, B, directions · n)``.
@@ -199,18 +201,21 @@ class ScoRNN(_ScaledCayleyWeights, OrthogonalRecurrentLayer):
         *,
         rho: int | None = None,
         bandwidth: int | None = None,
+        learn_h0: bool = False,
         backend: str = "auto",
     ) -> None:
         OrthogonalRecurrentLayer.__init__(
             self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         )
         self._settings(nonlinearity, rho, bandwidth, backend)
-        self.activation = nonlinearity
+        self.activation, self.learn_h0 = nonlinearity, learn_h0
         self.build(device, dtype)
 
     def reset_parameters(self) -> None:
         for suffix in self.suffixes():
             self._reset(suffix)
+            if self.learn_h0:
+                nn.init.zeros_(self.get_parameter(f"h0{suffix}"))
 
     def extra_repr(self) -> str:
         return f"{OrthogonalRecurrentLayer.extra_repr(self)}, {self._repr_settings()}"

@@ -94,7 +94,8 @@ class Engine:
             clock("forward")
         for parameter in self.parameters:
             parameter.grad = None
-        loss.backward()
+        penalty = self.model.layer.penalty() if hasattr(self.model.layer, "penalty") else None
+        (loss if penalty is None else loss + penalty).backward()
         if clock:
             clock("backward")
         gradients = [p.grad for p in self.parameters if p.grad is not None]

@@ -1,0 +1,107 @@
+"""List the models: name, equation, source, and how many parameters they train.
+
+With --task the sizes of the paper for that task are counted, or any other with --hidden. Options of a model are its
+own defaults there; docs/models has a page for each.
+
+Examples:
+
+    scornn models                               every model in two lines
+
+    scornn models --task mnist                  the paper's sizes on MNIST, and their parameters
+
+    scornn models --task copying --hidden 128   all of them at one size
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from scornn.cli._options import option, parse
+from scornn.errors import UsageError
+
+SIZES = {"copying": (10, 9), "adding": (2, 1), "mnist": (1, 10), "pmnist": (1, 10), "speech": (129, 129)}
+"""Numbers that each task gives and expects at a time step."""
+
+
+@dataclass(frozen=True)
+class Flags:
+    task: Annotated[str | None, option("TASK", "copying, adding, mnist, pmnist or speech.")] = None
+    hidden: Annotated[str | None, option("N", "State size n.")] = None
+    json: Annotated[bool, option("", "Print JSON.")] = False
+
+
+def main(argv: list[str]) -> int:
+    flags = parse(Flags, argv, "models", __doc__)
+    if flags.task is not None and flags.task not in SIZES:
+        raise UsageError(f"--task {flags.task}: expected one of {', '.join(SIZES)}")
+    models = describe(flags.task, _size(flags.hidden))
+    if flags.json:
+        print(json.dumps(models, indent=2, ensure_ascii=False))
+        return 0
+    for model in models:
+        print(f"{model['name']:<10} {model['summary']} ({model['source']})")
+        print(f"{'':<10} {model['equation']}")
+        if flags.task and not model["counts"]:
+            print(f"{'':<10} {flags.task}: the paper gives no size; --hidden N counts any")
+        for count in model["counts"]:
+            said = f"{count['parameters']:,} parameters" if count["parameters"] else count["why"]
+            print(f"{'':<10} {count['task']}, n={count['hidden']}{_said(count['options'])}: {said}")
+    return 0
+
+
+def describe(task: str | None, hidden: int | None) -> list[dict[str, Any]]:
+    """Every model, with its parameters on a task: at the paper's sizes, or at one size for all."""
+    from scornn.nn.registry import CATALOGUE
+
+    if hidden is not None and task is None:
+        task = "mnist"
+    described = []
+    for name, model in CATALOGUE.items():
+        sizes: list[tuple[int, dict[str, Any]]] = []
+        if task is not None:
+            sizes = _paper_sizes(task, name) if hidden is None else [(hidden, {})]
+        counts = [_count(name, str(task), n, options) for n, options in sizes]
+        facts = {"summary": model.summary, "equation": model.equation, "source": model.source}
+        described.append({"name": name, **facts, "class": model.layer.__name__, "counts": counts})
+    return described
+
+
+def _paper_sizes(task: str, model: str) -> list[tuple[int, dict[str, Any]]]:
+    from scornn.paper.presets import TASKS, presets
+    from scornn.train.config import build
+
+    found: list[tuple[int, dict[str, Any]]] = []
+    for preset in presets().values():
+        own = preset.config["task"]
+        same = (own["name"], own.get("permuted", False)) == (TASKS[task]["name"], TASKS[task].get("permuted", False))
+        if same and preset.config["model"]["name"] == model:
+            settings = build({"threads": 1, **preset.config}).model
+            counted = {key: value for key, value in settings.options.items() if key not in ("rho", "forget_bias")}
+            if (settings.hidden, counted) not in found:
+                found.append((settings.hidden, counted))
+    return sorted(found, key=lambda size: size[0])
+
+
+def _count(model: str, task: str, hidden: int, options: dict[str, Any]) -> dict[str, Any]:
+    from scornn.nn import SequenceModel
+    from scornn.nn.registry import build, parameter_count
+
+    inputs, outputs = SIZES[task]
+    described: dict[str, Any] = {"task": task, "hidden": hidden, "options": options, "parameters": None}
+    try:
+        layer = build(model, inputs, hidden, device="meta", **options)
+    except ValueError as error:
+        return described | {"why": str(error)}
+    return described | {"parameters": parameter_count(SequenceModel(layer, outputs))}
+
+
+def _said(options: dict[str, Any]) -> str:
+    return "".join(f", {key}={value}" for key, value in options.items())
+
+
+def _size(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise UsageError(f"--hidden {text}: expected an integer of at least 1")
+    return int(text)

@@ -1,0 +1,58 @@
+"""One model's layer as another model's: the same W, the same outputs."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from scornn.nn.base import DenseRecurrentLayer
+from scornn.nn.scornn import NONLINEARITIES, ScoRNN
+
+
+@torch.no_grad()
+def convert(layer: nn.Module, model: str = "scornn") -> ScoRNN:
+    """A :class:`~scornn.nn.ScoRNN` with the recurrent matrix, input matrix, bias and initial state of ``layer``.
+
+    A and D come from W by :func:`scornn.functional.inverse_scaled_cayley`, which takes every orthogonal matrix. The
+    outputs are the same to rounding, and training can go on from there.
+
+    Args:
+        layer: any layer whose recurrence is one real orthogonal matrix: expRNN, dtriv, oRNN, a real EURNN, or a plain
+            RNN whose W happens to be orthogonal.
+        model: the model to make; ``scornn``.
+
+    Example:
+        >>> layer = scornn.nn.build("ornn", 3, 8, reflections=4)
+        >>> x = torch.randn(5, 2, 3)
+        >>> torch.allclose(convert(layer, "scornn")(x)[0], layer(x)[0], atol=1e-5)
+        True
+    """
+    if model != "scornn":
+        raise ValueError(f"convert makes layers of the model 'scornn' only, got {model!r}")
+    name = type(layer).__name__
+    if not isinstance(layer, DenseRecurrentLayer) or type(layer).run is not DenseRecurrentLayer.run:
+        raise TypeError(f"convert: the recurrence of {name} is not one dense matrix, so no ScoRNN gives its outputs")
+    if layer.activation not in NONLINEARITIES:
+        raise ValueError(
+            f"convert: {name} has the nonlinearity {layer.activation}; ScoRNN has {', '.join(NONLINEARITIES)}"
+        )
+    weight = layer.tensor("weight_ih_l0")
+    made = ScoRNN(
+        layer.input_size,
+        layer.hidden_size,
+        layer.num_layers,
+        layer.activation,
+        layer.bias,
+        layer.batch_first,
+        layer.dropout,
+        layer.bidirectional,
+        weight.device,
+        weight.dtype,
+        learn_h0=layer.learn_h0,
+        backend=layer.backend,
+    )
+    for suffix in layer.suffixes():
+        made.set_recurrent_matrix(suffix, layer.recurrent_matrix(suffix))
+        for kept in ["weight_ih"] + ["bias"] * layer.bias + ["h0"] * layer.learn_h0:
+            made.tensor(f"{kept}{suffix}").copy_(layer.tensor(f"{kept}{suffix}"))
+    return made.train(layer.training)
