@@ -1,11 +1,13 @@
 """What the commands' parsers share."""
 
+import shutil
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
-from scornn.errors import UsageError
+from scornn.errors import DataError, UsageError
 
 T = TypeVar("T")
 
@@ -20,13 +22,27 @@ def option(metavar: str, help: str) -> Any:
     return tyro.conf.arg(metavar=metavar, help=help, help_behavior_hint="")
 
 
+def flag(help: str) -> Any:
+    """A bool that is off unless given, to be used with ``FlagCreatePairsOff``."""
+    return tyro.conf.arg(help=help, help_behavior_hint="")
+
+
 def parse(flags: type[T], argv: list[str], command: str, description: str | None) -> T:
     """Parse with suggestions for misspelt options; an option given twice is refused unless it is a list."""
+    if description and {"-h", "--help"} & set(argv):
+        print(_wrapped(description), end="\n\n")  # tyro's own rendering breaks words at the terminal's edge
     given = [argument.partition("=")[0] for argument in argv if argument.startswith("--")]
     for name in given:
         if given.count(name) > 1 and name not in ("--set", "--until"):
             raise UsageError(f"{name} is given {given.count(name)} times; expected once")
-    return tyro.cli(flags, args=argv, prog=f"scornn {command}", description=description)
+    return tyro.cli(flags, args=argv, prog=f"scornn {command}", description="")
+
+
+def _wrapped(description: str) -> str:
+    """Paragraphs filled to the width of the terminal, indented ones left as they are."""
+    width = min(shutil.get_terminal_size().columns, 100)
+    paragraphs = description.strip().split("\n\n")
+    return "\n\n".join(p if "\n    " in f"\n{p}" else textwrap.fill(p, width) for p in paragraphs)
 
 
 def wanted(choice: str) -> bool | None:
@@ -35,5 +51,10 @@ def wanted(choice: str) -> bool | None:
 
 
 def absolute(path: str | None) -> Path | None:
-    """A folder that stays the same one when the run is resumed from elsewhere."""
-    return Path(path).expanduser().absolute() if path else None
+    """A folder of data, which must be there, by a name that stays the same when a run is resumed from elsewhere."""
+    if not path:
+        return None
+    folder = Path(path).expanduser().absolute()
+    if not folder.is_dir():
+        raise DataError(f"--data {path}: {'not a folder' if folder.exists() else 'no such folder'}")
+    return folder

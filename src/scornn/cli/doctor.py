@@ -39,13 +39,13 @@ def main(argv: list[str]) -> int:
     print(f"cuda         {torch.cuda.get_device_name() if torch.cuda.is_available() else 'none'}")
     print("backends")
     for name, state in backends().items():
-        print(f"  {name:<10} {state}")
+        print(f"  {name:<13} {state}")
     print("data")
     given = absolute(flags.data)
     for source in mnist.SOURCES.values():
         found = mnist.find(source, given)
-        print(f"  {source.name:<10} {found or 'not found; downloaded when first needed'}")
-    print(f"  looked in  {', '.join(str(path) for path in locate.roots(given))}")
+        print(f"  {source.name:<13} {found or 'not found; downloaded when first needed'}")
+    print(f"  looked in     {', '.join(str(path) for path in locate.roots(given))}")
     return 0
 
 

@@ -4,9 +4,7 @@ RUN is a directory that `scornn train` made. The newest checkpoint is used, or w
 on the validation data (on the test data where the task has no validation data). Nothing is written.
 
 Examples:
-
     scornn eval runs/mnist-scornn-170-s5544 --best
-
     scornn eval runs/copying-scornn-190-s5544 --json
 """
 
@@ -17,14 +15,14 @@ from typing import Annotated, Any
 
 import tyro
 
-from scornn.cli._options import absolute, option, parse
+from scornn.cli._options import absolute, flag, option, parse
 
 
 @dataclass(frozen=True)
 class Flags:
     run: Annotated[str, tyro.conf.Positional, option("RUN", "The run directory.")]
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help="Print JSON.")] = False
-    best: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help="Take the best weights.")] = False
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Print JSON.")] = False
+    best: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Take the best weights.")] = False
     data: Annotated[str | None, option("DIR", "Folder with the data files, if they were moved.")] = None
 
 

@@ -4,9 +4,7 @@ RUN is a directory that `scornn train` made. Training goes on from its newest go
 stopped: after Ctrl-C, SIGTERM, a kill, a power cut or a full disk. A finished run can be given a later end.
 
 Examples:
-
     scornn resume runs/copying-scornn-190-s5544
-
     scornn resume runs/mnist-scornn-170-s5544 --epochs 100
 """
 
@@ -16,7 +14,7 @@ from typing import Annotated
 
 import tyro
 
-from scornn.cli._options import TensorBoard, absolute, option, parse, wanted
+from scornn.cli._options import TensorBoard, absolute, flag, option, parse, wanted
 from scornn.errors import UsageError
 
 
@@ -27,7 +25,7 @@ class Flags:
     epochs: Annotated[int | None, option("N", "A new end, in epochs from the beginning.")] = None
     data: Annotated[str | None, option("DIR", "Folder with the data files, if they were moved.")] = None
     tensorboard: TensorBoard = "auto"
-    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help="Show no progress.")] = False
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Show no progress.")] = False
 
 
 def main(argv: list[str]) -> int:

@@ -6,17 +6,11 @@ from the options, then from --set; the result is written to RUN/config.json, and
 repeats the run bit for bit.
 
 Examples:
-
     scornn train copying                              the paper's scoRNN, n=190, T=1000
-
     scornn train copying --until recall=0.99          stop as soon as it is solved
-
     scornn train adding --length 200 --model lstm     another model, a shorter problem
-
     scornn train pmnist --hidden 512 --epochs 10 --data ~/datasets
-
     scornn train copying --set optimizer.rest.kind=adam --set model.options.num_layers=2
-
     torchrun --nproc-per-node 2 -m scornn train mnist --out runs/two
 
 Ctrl-C saves and says how to go on; `scornn resume RUN` continues as if nothing had happened.
@@ -30,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from scornn.cli._options import TensorBoard, absolute, option, parse, wanted
+from scornn.cli._options import TensorBoard, absolute, flag, option, parse, wanted
 from scornn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,7 +65,7 @@ class Flags:
         tuple[str, ...], tyro.conf.UseAppendAction, option("KEY=VALUE", "Any setting by its key in config.json.")
     ] = ()
     tensorboard: TensorBoard = "auto"
-    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help="Show no progress.")] = False
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Show no progress.")] = False
 
 
 _NUMBERS = {
@@ -146,7 +140,8 @@ def settings(flags: Flags) -> dict[str, Any]:
             assign(given, key, value)
     if flags.data is not None:
         given["data"] = str(absolute(flags.data))
-    for key, value in map(parse_setting, flags.until):
+    for text in flags.until:
+        key, value = parse_setting(text, "--until", "loss=0.001")
         _once(given, f"stop_when.{key}", value, "--until")
     by_key: dict[str, Any] = {}
     for key, value in map(parse_setting, flags.set):

@@ -3,6 +3,7 @@
 import hashlib
 import http.client
 import io
+import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path

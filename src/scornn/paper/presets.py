@@ -95,7 +95,7 @@ def resolve(table: Table) -> tuple[Config, str]:
     preset = choose(task, name, model.get("hidden"))
     rest = {"threads": default_threads()}
     if preset is not None:
-        return build(merge(rest, preset.config, table)), f"{preset.title} (preset {preset.name})"
+        return build(merge(rest, preset.config, table)), _origin(preset, table)
     stand_in = choose(task, "scornn", model.get("hidden"))
     if stand_in is None:
         return build(merge(rest, {"model": {"name": name}}, table)), "no preset for this task"
@@ -103,6 +103,25 @@ def resolve(table: Table) -> tuple[Config, str]:
     del below["model"]["options"]
     said = f"the paper gives no setting of {name} for this task: taking scoRNN's (preset {stand_in.name})"
     return build(merge(rest, below, table)), said
+
+
+def _origin(preset: Preset, table: Table) -> str:
+    changes = [f"{key} = {value}" for key, value in _changes(preset.config, table) if key not in ("data", "name")]
+    if not changes:
+        return f"{preset.title} (preset {preset.name})"
+    return f"preset {preset.name} ({preset.title}) with {', '.join(changes)}"
+
+
+def _changes(below: Table, above: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """The dotted keys that ``above`` sets to something else than ``below`` has."""
+    changes: list[tuple[str, Any]] = []
+    for key, value in above.items():
+        if isinstance(value, Mapping):
+            inner = below.get(key)
+            changes += _changes(inner if isinstance(inner, dict) else {}, value, f"{prefix}{key}.")
+        elif key not in below or below[key] != value:
+            changes.append((prefix + key, value))
+    return changes
 
 
 def _check_names(task: Mapping[str, Any], model: Mapping[str, Any]) -> None:

@@ -142,6 +142,8 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, tensorbo
         step = trainer.world.from_first(lambda: _open(trainer, path, there, display, stack))
         if step is not None:
             trainer.resume(checkpoint.load(path / "checkpoints" / f"step-{step}"))
+        if trainer.finished:
+            trainer.say("nothing is left to do; --iterations or --epochs give the run a later end")
         run = trainer.run_directory
         if run is not None:
             board = open_board(tensorboard, path / "tensorboard", trainer.ledger.step)
@@ -181,5 +183,6 @@ def _open(trainer: Trainer, path: Path, there: bool, display: Display, stack: Ex
         # Newer ones are damaged, and their steps will be made again.
         checkpoint.prune(run.checkpoints, {step for step in checkpoint.steps(run.checkpoints) if step <= saved.step})
     run.write_config(trainer.config)
-    trainer.say(f"{trainer.engine.parameter_count():,} parameters, {trainer.total:,} steps, in {path}")
+    on = f", going on from step {saved.step:,}" if saved else ""
+    trainer.say(f"{trainer.engine.parameter_count():,} parameters, {trainer.total:,} steps{on}, in {path}")
     return saved.step if saved else None

@@ -62,12 +62,12 @@ def assign(table: Table, key: str, value: Any) -> None:
     table[last] = value
 
 
-def parse_setting(text: str) -> tuple[str, Any]:
+def parse_setting(text: str, flag: str = "--set", example: str = "optimizer.rest.lr=0.01") -> tuple[str, Any]:
     """``key=value`` of ``--set``. The value is read as TOML; what is not TOML is text."""
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not all(key.split(".")):
-        raise UsageError(f"--set {text!r}: expected key=value, for example --set optimizer.rest.lr=0.01")
+        raise UsageError(f"{flag} {text!r}: expected key=value, for example {flag} {example}")
     return key, parse_value(value)
 
 

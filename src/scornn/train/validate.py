@@ -72,9 +72,10 @@ def _check_keys(table: Any, type_: inspect.Type, path: tuple[str, ...], root: in
         elif key not in tags:
             full = ".".join((*path, str(key)))
             here = sorted((*tags, *fields))
-            elsewhere = [known for known in known_keys(root) if known.rsplit(".", 1)[-1] == key]
+            elsewhere = [k for k in known_keys(root) if k.rsplit(".", 1)[-1] == key and k != full]
             hint = f"; did you mean {' or '.join(elsewhere)}?" if elsewhere else suggest(str(key), here)
-            raise UsageError(f"unknown key {full}{hint}")
+            of = f" of {structs[0].tag}" if tags and len(structs) == 1 else ""
+            raise UsageError(f"unknown key {full}{of}{hint}")
 
 
 def _explain(error: msgspec.ValidationError, table: Table, root: inspect.Type) -> str:
