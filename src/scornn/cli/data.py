@@ -7,9 +7,7 @@ every file of those found: content against the known sha256 for MNIST, headers a
 Data is looked for in --data, then in SCORNN_DATA, then in the cache.
 
 Examples:
-
     scornn data
-
     scornn data verify --data ~/data
 """
 
@@ -26,7 +24,9 @@ from scornn.errors import DataError
 
 @dataclass(frozen=True)
 class Flags:
-    action: Annotated[Literal["list", "verify", "path"], tyro.conf.Positional, option("ACTION", "What to do.")] = "list"
+    action: Annotated[
+        Literal["list", "verify", "path"], tyro.conf.Positional, option("ACTION", "list, verify or path.")
+    ] = "list"
     data: Annotated[str | None, option("DIR", "Folder to look in first.")] = None
 
 
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
         return _verify({name: (folder, catalog.SOURCES[name].verify) for name, folder in found.items() if folder}, data)
     for name, folder in found.items():
         print(f"{name:<14} {folder or f'not found; {catalog.SOURCES[name].advice}'}")
-    print(f"{'looked in':<14} {', '.join(str(path) for path in locate.roots(data))}")
+    print(f"{'looked in':<14} {', '.join(dict.fromkeys(str(path) for path in locate.roots(data)))}")
     return 0
 
 

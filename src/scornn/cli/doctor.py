@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
 
     import torch
 
-    from scornn.data import locate, mnist
+    from scornn.data import catalog, locate
     from scornn.ops import backends
     from scornn.train import provenance
 
@@ -42,10 +42,9 @@ def main(argv: list[str]) -> int:
         print(f"  {name:<13} {state}")
     print("data")
     given = absolute(flags.data)
-    for source in mnist.SOURCES.values():
-        found = mnist.find(source, given)
-        print(f"  {source.name:<13} {found or 'not found; downloaded when first needed'}")
-    print(f"  looked in     {', '.join(str(path) for path in locate.roots(given))}")
+    for name, source in catalog.SOURCES.items():
+        print(f"  {name:<13} {source.find(given) or f'not found; {source.advice}'}")
+    print(f"  looked in     {', '.join(dict.fromkeys(str(path) for path in locate.roots(given)))}")
     return 0
 
 

@@ -4,11 +4,8 @@ With --task the sizes of the paper for that task are counted, or any other with 
 own defaults there; docs/models has a page for each.
 
 Examples:
-
     scornn models                               every model in two lines
-
     scornn models --task mnist                  the paper's sizes on MNIST, and their parameters
-
     scornn models --task copying --hidden 128   all of them at one size
 """
 
@@ -16,7 +13,9 @@ import json
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from scornn.cli._options import option, parse
+import tyro
+
+from scornn.cli._options import flag, option, parse
 from scornn.errors import UsageError
 
 SIZES = {"copying": (10, 9), "adding": (2, 1), "mnist": (1, 10), "pmnist": (1, 10), "speech": (129, 129)}
@@ -27,7 +26,7 @@ SIZES = {"copying": (10, 9), "adding": (2, 1), "mnist": (1, 10), "pmnist": (1, 1
 class Flags:
     task: Annotated[str | None, option("TASK", "copying, adding, mnist, pmnist or speech.")] = None
     hidden: Annotated[str | None, option("N", "State size n.")] = None
-    json: Annotated[bool, option("", "Print JSON.")] = False
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Print JSON.")] = False
 
 
 def main(argv: list[str]) -> int:

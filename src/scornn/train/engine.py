@@ -65,8 +65,13 @@ class Engine:
         self.model = build_model(config, task).to(world.device)
         self._forward: nn.Module = self.model
         if world.size > 1:
+            # Buffers are alike in every process. torch has renamed the option, and warns of the old name.
+            known = inspect.signature(DistributedDataParallel).parameters
+            unsynced: dict[str, Any] = {
+                "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False
+            }
             self._forward = DistributedDataParallel(
-                self.model, process_group=world.group, broadcast_buffers=False, gradient_as_bucket_view=True
+                self.model, process_group=world.group, gradient_as_bucket_view=True, **unsynced
             )
         rules = {"rest": config.optimizer.rest, "recurrent": config.optimizer.recurrent}
         groups = parameter_groups(self.model, lr=rules["rest"].lr, recurrent_lr=rules["recurrent"].lr)

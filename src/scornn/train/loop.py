@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from scornn import ops
 from scornn.errors import CheckpointError, DivergedError, UsageError
 from scornn.tasks import Task
 from scornn.train import checkpoint, provenance, state
@@ -272,4 +273,7 @@ class Trainer:
 
     def _numerics(self) -> dict[str, str]:
         layer_backend = getattr(self.engine.model.layer, "backend", "torch")
+        if layer_backend == "auto":
+            native = self.config.device == "cpu" and ops.backends()["native"] == "available"
+            layer_backend = "native" if native else "manual"
         return provenance.numerics(layer_backend, self.config.threads, self.world.size, self.config.device)
