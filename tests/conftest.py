@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
@@ -15,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)  # xdist runs one worker on each core
+    hypothesis.settings.register_profile("scornn", deadline=None, derandomize=True)  # a busy machine is no failure
+    hypothesis.settings.load_profile("scornn")
 
 
 @pytest.fixture(autouse=True)

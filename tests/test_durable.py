@@ -27,9 +27,7 @@ def test_write_and_replace(tmp_path: Path) -> None:
 
 def test_sha256(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"abc")
-    assert durable.sha256_file(tmp_path / "f") == (
-        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    )
+    assert durable.sha256_file(tmp_path / "f") == ("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
 
 
 def test_exception_keeps_the_old_file(tmp_path: Path) -> None:

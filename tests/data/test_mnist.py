@@ -181,6 +181,14 @@ def test_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert locate.cache_directory() == Path("/home/someone/.cache/scornn")
 
 
+def test_fashion_of_debian() -> None:
+    folder = Path("/usr/share/datasets/fashion-mnist")
+    if not folder.is_dir():
+        pytest.skip("Debian's dataset-fashion-mnist is not installed")
+    images = mnist.load("fashion")
+    assert images.train_images.mean() == pytest.approx(72.9404, abs=1e-4)
+
+
 def test_fashion_files_are_told_by_content() -> None:
     """Both sets use the same names: every known sha256 is of one file only."""
     known = [file.sha256 for source in mnist.SOURCES.values() for file in source.files]

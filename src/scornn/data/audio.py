@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from scornn.errors import DataError
 
-_LARGEST_FILE = 256 << 20
+_LARGEST_FILE = 64 << 20
 _RATES = range(8_000, 192_001)
 _SPHERE_HEADERS = range(1024, (1 << 16) + 1)
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE

@@ -87,7 +87,7 @@ def load(corpus: Corpus, *, allow_partial: bool = False) -> Features:
     """
     with ThreadPoolExecutor(_workers()) as pool:
         hashes = list(pool.map(_sha256, corpus.utterances))
-    identity = [[u.id, sha256] for u, sha256 in zip(corpus.utterances, hashes, strict=True)]
+    identity = [[u.id, u.split, sha256] for u, sha256 in zip(corpus.utterances, hashes, strict=True)]
     files = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
     key = hashlib.sha256(json.dumps([_SETTINGS, corpus.rate, files]).encode()).hexdigest()
     cache = locate.cache_directory() / "features" / f"{corpus.name}-{key[:32]}.safetensors"
