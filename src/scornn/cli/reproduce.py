@@ -1,0 +1,128 @@
+"""Reproduce tables and figures of the paper, and set them beside what was published.
+
+ITEM is fig-copying, fig-adding, table-mnist, table-timit, fig-orthogonality, fig-gradients, table-timing or all.
+Interrupted, the same command goes on where it stopped; what is finished is not run again. OUT then holds page.html,
+numbers.csv and .json, curves.csv and figures/, and the runs themselves.
+
+Scales: smoke, small networks for a few steps, minutes for everything, to see that it runs; short, about an hour an
+item on two cores; paper, the full protocol, which takes days.
+
+Examples:
+
+    scornn reproduce all --scale smoke
+
+    scornn reproduce fig-copying --scale short --out reproduction/short
+
+    scornn reproduce table-mnist --scale paper --only mnist-scornn-170 --only pmnist-scornn-170 --data ~/datasets
+
+    scornn reproduce table-timit --scale short --corpus iban --data ~/iban
+
+    scornn reproduce record reproduction/paper/runs/mnist-scornn-170-s5544   copy a run into results/
+
+    scornn reproduce page --from results --out page.html                     the page from recorded results
+"""
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from scornn.cli._options import absolute, option, parse
+from scornn.errors import DataError, UsageError
+
+_README = Path("README.md")
+
+
+@dataclass(frozen=True)
+class Flags:
+    item: Annotated[str, tyro.conf.Positional, option("ITEM", "What to reproduce; or record, or page.")]
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, option("RUN...", "With record: runs to keep.")] = ()
+    scale: Annotated[Literal["smoke", "short", "paper"], tyro.conf.arg(help="How much of it.")] = "smoke"
+    out: Annotated[
+        str | None, option("DIR", "Where; else reproduction/SCALE, with record results, with page page.html.")
+    ] = None
+    seeds: Annotated[int, tyro.conf.arg(metavar="N", help="Runs of each row, from seed 5544 on.")] = 1
+    only: Annotated[
+        tuple[str, ...], tyro.conf.UseAppendAction, option("PRESET", "Only this row, such as mnist-scornn-170.")
+    ] = ()
+    minutes: Annotated[float | None, option("M", "The longest that each run may take, at any scale.")] = None
+    corpus: Annotated[
+        Literal["timit", "iban", "folder"] | None, option("NAME", "An open corpus in place of TIMIT.")
+    ] = None
+    data: Annotated[str | None, option("DIR", "Folder with the data files; else SCORNN_DATA, else the cache.")] = None
+    source: Annotated[str, tyro.conf.arg(name="from", metavar="DIR", help="With page: the recorded results.")] = (
+        "results"
+    )
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help="Show no progress.")] = False
+
+
+def main(argv: list[str]) -> int:
+    flags = parse(Flags, argv, "reproduce", __doc__)
+    if flags.runs and flags.item != "record":
+        raise UsageError(f"{' '.join(flags.runs)}: only `scornn reproduce record` takes runs")
+    if flags.seeds < 1:
+        raise UsageError(f"--seeds {flags.seeds}: expected an integer >= 1")
+    if flags.minutes is not None and not 0 < flags.minutes < float("inf"):
+        raise UsageError(f"--minutes {flags.minutes}: expected a number > 0")
+    if flags.item == "record":
+        return _record(flags)
+    return _page(flags) if flags.item == "page" else _reproduce(flags)
+
+
+def _reproduce(flags: Flags) -> int:
+    from scornn.paper.items import chosen
+    from scornn.paper.reproduce import Request, reproduce
+    from scornn.report.reproduction import write
+    from scornn.report.results import collect
+
+    items = chosen(flags.item)
+    out = Path(flags.out or f"reproduction/{flags.scale}")
+    request = Request(
+        out=out,
+        scale=flags.scale,
+        seeds=flags.seeds,
+        only=flags.only,
+        minutes=flags.minutes,
+        corpus=flags.corpus,
+        data=absolute(flags.data),
+        quiet=flags.quiet,
+    )
+    outcome = reproduce(items, request)
+    write(collect(out), out)
+    if not flags.quiet:
+        print(f"see: {out / 'page.html'}")
+    if outcome.signal:
+        print(f"{signal.Signals(outcome.signal).name}: the same command goes on where this stopped")
+        return 128 + outcome.signal
+    if outcome.missing and flags.item != "all":
+        reasons = "; ".join(dict.fromkeys(outcome.missing.values()))
+        raise DataError(f"{len(outcome.missing)} rows of {flags.item} have no result: {reasons}{_advice(flags)}")
+    return 0
+
+
+def _advice(flags: Flags) -> str:
+    if flags.item == "table-timit" and flags.corpus is None:
+        return ". TIMIT is licensed (LDC93S1); with --corpus iban or folder it runs on open speech, labelled as such"
+    return ""
+
+
+def _record(flags: Flags) -> int:
+    from scornn.report.record import record
+
+    results = Path(flags.out or "results")
+    for path in record([Path(run) for run in flags.runs], results, _README):
+        print(path)
+    return 0
+
+
+def _page(flags: Flags) -> int:
+    from scornn import durable
+    from scornn.report.reproduction import render
+    from scornn.report.results import collect
+
+    out = Path(flags.out or "page.html")
+    durable.write_text(out, render(collect(Path(flags.source))))
+    print(out)
+    return 0

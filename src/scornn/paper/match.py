@@ -1,0 +1,88 @@
+"""Which preset a run belongs to, and in words how it differs from it."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from scornn.paper.presets import Preset, presets
+from scornn.train.config import build, to_table
+from scornn.train.tables import Table, merge
+
+_ALWAYS_FREE = {"seed", "threads", "device", "backend", "name", "data", "stop_when", "format", "steps", "epochs"}
+_ALWAYS_FREE |= {"eval_every", "log_every", "checkpoint_every"}
+_FREE_OF_TASK = ("train_size", "test_size", "batch", "eval_batch", "corpus", "allow_partial")
+_WORDS = {
+    "model.hidden": "n",
+    "task.length": "T",
+    "task.corpus": "corpus",
+    "task.train_size": "training samples",
+    "task.test_size": "test samples",
+    "task.batch": "batch",
+}
+
+
+def preset_of(config: Mapping[str, Any]) -> Preset | None:
+    """The preset that a run is of: the one it is named after, or the one with its task, model and optimizer."""
+    named = re.fullmatch(r"(.+)-s\d+", str(config.get("name") or ""))
+    if named and named[1] in presets():
+        return presets()[named[1]]
+    own = _identity(config)
+    return next((preset for name, preset in presets().items() if _identity(whole(name)) == own), None)
+
+
+def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:
+    """What the run sets otherwise than its preset, its length left aside: "T 40 instead of 1,000"."""
+    found = []
+    here, there = _flat(config), _flat(whole(preset.name))
+    for key in (k for k in {**there, **here} if k.split(".")[0] not in _ALWAYS_FREE and k != "task.eval_batch"):
+        if here.get(key) != there.get(key) and key in here:
+            name = _WORDS.get(key, key.removeprefix("model.options."))
+            instead = f" instead of {_number(there[key])}" if key in there else ""
+            found.append(f"{name} {_number(here[key])}{instead}")
+    return found
+
+
+def length(config: Mapping[str, Any], summary: Mapping[str, Any], preset: Preset) -> str:
+    """How far a run went against the paper's length: "4,000 of 10,000 iterations", "70 epochs"."""
+    planned = preset.config.get("steps"), preset.config.get("epochs")
+    if planned[0]:
+        made, whole_length, unit = summary.get("steps"), planned[0], "iterations"
+    else:
+        made, whole_length, unit = summary.get("epochs"), planned[1], "epochs"
+    if not isinstance(made, int | float):
+        return f"unknown part of {whole_length:,} {unit}"
+    if made >= whole_length:
+        return f"{made:,.6g} {unit}" if made == whole_length else f"{made:,.6g} {unit}, published {whole_length:,}"
+    return f"{made:,.3g} of {whole_length:,} {unit}" if unit == "epochs" else f"{made:,} of {whole_length:,} {unit}"
+
+
+def is_reduced(config: Mapping[str, Any], preset: Preset) -> bool:
+    """Whether the network or the problem itself is another than the paper's, as in a smoke run."""
+    here, there = _flat(config), _flat(whole(preset.name))
+    return any(here.get(key) != there.get(key) for key in ("model.hidden", "task.length", "task.train_size"))
+
+
+@cache
+def whole(name: str) -> Table:
+    """A preset's config with every default in it."""
+    return to_table(build(merge({"threads": 1}, presets()[name].config)))
+
+
+def _identity(config: Mapping[str, Any]) -> Table:
+    kept = {key: value for key, value in config.items() if key not in _ALWAYS_FREE}
+    task = kept.get("task")
+    if isinstance(task, Mapping):
+        kept["task"] = {key: value for key, value in task.items() if key not in _FREE_OF_TASK}
+    return kept
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Table:
+    flat: Table = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

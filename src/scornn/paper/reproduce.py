@@ -1,0 +1,274 @@
+"""Runs what an item of the paper needs, each run once, and goes on where it stopped.
+
+``OUT/runs/PRESET-sSEED`` are run directories of the trainer, ``OUT/timing/PRESET.json`` measurements,
+``OUT/plan.json`` the scale and what a step cost when the time was shared out, ``OUT/missing.json`` what could not be
+run, and why.
+"""
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scornn import durable, tasks
+from scornn.analysis import gradients
+from scornn.analysis.timing import EPOCH, seconds_per_step
+from scornn.errors import DataError, DivergedError, UsageError
+from scornn.metrics.reconstruct import evaluate_audio
+from scornn.paper.items import Item
+from scornn.paper.presets import Preset, presets
+from scornn.paper.progress import Overview
+from scornn.paper.scale import SHORT_SECONDS, Cost, Scale, settings, within
+from scornn.train import program
+from scornn.train.config import Config, config_hash, to_table
+from scornn.train.distributed import World, default_threads
+from scornn.train.engine import Engine
+from scornn.train.run import read_config
+
+FIRST_SEED = 5544
+_TIMING_SECONDS = 60.0
+_SHOWN_UTTERANCES = 3
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for. ``minutes`` limits each run at any scale; ``only`` names presets; ``corpus`` is speech's."""
+
+    out: Path
+    scale: Scale = "smoke"
+    seeds: int = 1
+    only: tuple[str, ...] = ()
+    minutes: float | None = None
+    corpus: str | None = None
+    data: Path | None = None
+    quiet: bool = False
+
+
+@dataclass
+class Outcome:
+    """How it went: the signal that stopped it (0 at the end), and why some presets have no result."""
+
+    signal: int = 0
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Job:
+    preset: Preset
+    item: Item
+    config: Config
+    seconds: float | None
+    """For the whole run; None: its full length."""
+
+    @property
+    def name(self) -> str:
+        return str(self.config.name)
+
+
+def reproduce(items: list[Item], request: Request) -> Outcome:
+    """Run everything that the items need and that is not there yet."""
+    jobs = _jobs(items, request)
+    plan = _open_plan(request)
+    outcome = Outcome()
+    absent: dict[str, str] = {}
+    with Overview(", ".join(i.name for i in items), len(jobs), request.quiet) as overview:
+        for job in jobs:
+            overview.begin(f"{job.preset.name}, timing" if job.item.kind == "timing" else job.name)
+            try:
+                if _needs(job) in absent:
+                    raise DataError(absent[_needs(job)])
+                work = _time if job.item.kind == "timing" else _train
+                word, outcome.signal = work(job, request, plan, overview)
+            except DataError as error:
+                word = "missing, as before" if _needs(job) in absent else f"missing: {error}"
+                absent[_needs(job)] = outcome.missing[job.preset.name] = str(error)
+            except DivergedError as error:
+                outcome.missing[job.preset.name] = word = f"diverged: {error}"
+            overview.end(word)
+            if outcome.signal:
+                break
+    known = _read(request.out / "missing.json")
+    ran = {job.preset.name for job in jobs}
+    kept = {name: reason for name, reason in known.items() if name not in ran}
+    durable.write_json(request.out / "missing.json", {**kept, **outcome.missing})
+    return outcome
+
+
+def _jobs(items: list[Item], request: Request) -> list[_Job]:
+    """Each run once: a preset may stand in several items, and then gets the longest of their times."""
+    known = {name for item in items for name in item.presets}
+    for name in request.only:
+        if name not in known:
+            raise UsageError(
+                f"--only {name}: no such preset in {', '.join(i.name for i in items)}; it has {_few(known)}"
+            )
+    found: dict[str, _Job] = {}
+    for item in items:
+        chosen = [presets()[name] for name in item.presets if not request.only or name in request.only]
+        seeds = 1 if item.kind == "timing" else request.seeds
+        for preset in chosen:
+            for seed in range(FIRST_SEED, FIRST_SEED + seeds):
+                config = settings(
+                    preset,
+                    item,
+                    request.scale,
+                    seed=seed,
+                    threads=1 if request.scale == "smoke" else default_threads(),
+                    corpus=request.corpus,
+                    data=str(request.data) if request.data else None,
+                )
+                seconds = _seconds(request, len(chosen) * seeds)
+                key = f"{item.kind == 'timing'} {config.name}"
+                before = found.get(key)
+                if before is None or (before.seconds is not None and (seconds is None or seconds > before.seconds)):
+                    found[key] = _Job(preset, item, config, seconds)
+    return list(found.values())
+
+
+def _seconds(request: Request, jobs: int) -> float | None:
+    if request.minutes is not None:
+        return request.minutes * 60
+    return SHORT_SECONDS / jobs if request.scale == "short" else None
+
+
+def _needs(job: _Job) -> str:
+    """The data set of a job, by a name: what is missing once is missing for all."""
+    task = to_table(job.config)["task"]
+    return str(task.get("dataset") or task.get("corpus") or task["name"])
+
+
+def _train(job: _Job, request: Request, plan: dict[str, Any], overview: Overview) -> tuple[str, int]:
+    path = request.out / "runs" / job.name
+    config = job.config
+    if (path / "config.json").is_file():
+        there = read_config(path)
+        _check_same(config, there, path)
+        wanted = config
+        if job.seconds is not None:
+            wanted = _limited(job, job.seconds, plan, request)
+        summary = _read(path / "summary.json")
+        if summary.get("finished") is True and _reached(summary, wanted):
+            word, signal = "already there", 0
+        else:
+            result = program.resume(
+                path,
+                steps=wanted.steps,
+                epochs=wanted.epochs,
+                data=request.data,
+                tensorboard=False,
+                display=overview.display,
+            )
+            word, signal = _said(result), result.signal
+    else:
+        if job.seconds is not None:
+            config = _limited(job, job.seconds, plan, request)
+        result = program.start(config, path, tensorboard=False, display=overview.display)
+        word, signal = _said(result), result.signal
+    if not signal:
+        _afterwards(job, path, request)
+    return word, signal
+
+
+def _afterwards(job: _Job, path: Path, request: Request) -> None:
+    """What is measured on trained weights."""
+    if job.item.kind == "gradients" and not (path / gradients.FILE).is_file():
+        gradients.of_run(path, data=request.data)
+    first = job.preset.name == job.item.presets[0]
+    if job.item.name == "table-timit" and (first or request.scale != "smoke"):
+        steps = _read(path / "summary.json").get("steps")
+        if _read(path / "audio" / "of.json").get("steps") != steps:
+            task, engine, _ = program.load(path, best=True, data=request.data)
+            assert isinstance(task, tasks.Speech)
+            evaluate_audio(engine.model, task, path / "audio", progress=False, shown=_SHOWN_UTTERANCES)
+            durable.write_json(path / "audio" / "of.json", {"steps": steps})
+
+
+def _said(result: program.Result) -> str:
+    summary = result.summary
+    if result.signal:
+        return f"stopped at step {summary['steps']}; the same command goes on"
+    best = summary["best"]["value"]
+    return f"best test {summary['headline']} {best:.4g}, {summary['steps']:,} steps in {summary['seconds']:.3g} s"
+
+
+def _reached(summary: dict[str, Any], wanted: Config) -> bool:
+    if wanted.steps is not None:
+        return bool(summary["steps"] >= wanted.steps)
+    return bool(summary["epochs"] >= (wanted.epochs or 0))
+
+
+def _check_same(config: Config, there: Config, path: Path) -> None:
+    """A run of the same setting, whatever its length and how often it is looked at."""
+    free = ("eval_every", "log_every", "checkpoint_every", "threads", "backend", "device", "task")
+    own = msgspec.structs.replace(config, **{key: getattr(there, key) for key in free})
+    a, b = ({**to_table(c)["task"], "test_size": None} for c in (config, there))
+    if config_hash(own) != config_hash(there) or a != b:
+        raise UsageError(f"{path} holds a run of other settings than {config.name} has now: choose another --out")
+
+
+def _limited(job: _Job, seconds: float, plan: dict[str, Any], request: Request) -> Config:
+    """The config cut to its time. What steps cost is measured once and kept, so the same command has one meaning."""
+    task = tasks.make(job.config.task, job.config.seed, request.data)
+    planned = job.config.steps or (job.config.epochs or 0) * task.num_batches("train")
+    if job.preset.name not in plan["costs"]:
+        plan["costs"][job.preset.name] = msgspec.to_builtins(_cost(job.config, task))
+        durable.write_json(request.out / "plan.json", plan)
+    cost = msgspec.convert(plan["costs"][job.preset.name], Cost)
+    return within(job.config, seconds, cost, planned)
+
+
+def _cost(config: Config, task: tasks.Task) -> Cost:
+    """Seconds of a step and of one evaluation, the latter from its first batches."""
+    step = seconds_per_step(config, task, steps=5, seconds=20, warmup=1)["seconds_per_step"]
+    engine = Engine(config, task, World(device=config.device))
+    evaluation = 0.0
+    for split in task.splits[1:]:
+        begun = time.perf_counter()
+        batch = task.batch(split, 0, 0)
+        task.measure(engine.model(batch.inputs, batch.lengths).detach(), batch)
+        evaluation += (time.perf_counter() - begun) * task.num_batches(split)
+    return Cost(step=step, evaluation=evaluation)
+
+
+def _time(job: _Job, request: Request, plan: dict[str, Any], overview: Overview) -> tuple[str, int]:
+    path = request.out / "timing" / f"{job.preset.name}.json"
+    if path.is_file():
+        return "already there", 0
+    task = tasks.make(job.config.task, job.config.seed, request.data)
+    steps, seconds = {
+        "smoke": (3, 0.0),
+        "short": (EPOCH, min(_TIMING_SECONDS, job.seconds or _TIMING_SECONDS)),
+        "paper": (EPOCH, float("inf") if job.seconds is None else job.seconds),
+    }[request.scale]
+    overview.steps = steps
+    measured = seconds_per_step(job.config, task, steps=steps, seconds=seconds, progress=overview.stepped)
+    durable.make_directory(path.parent)
+    durable.write_json(path, {"preset": job.preset.name, "config": to_table(job.config), **measured})
+    return f"{measured['seconds_per_step']:.3g} s a step, {measured['steps']} timed", 0
+
+
+def _open_plan(request: Request) -> dict[str, Any]:
+    """The plan of a directory, whose runs are all of one scale."""
+    durable.make_directory(request.out / "runs")
+    plan = _read(request.out / "plan.json") or {"scale": request.scale, "costs": {}}
+    if plan.get("scale") != request.scale or not isinstance(plan.get("costs"), dict):
+        raise UsageError(
+            f"{request.out} holds runs of the scale {plan.get('scale')!r}, not {request.scale!r}: choose another --out"
+        )
+    durable.write_json(request.out / "plan.json", plan)
+    return plan
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _few(names: set[str]) -> str:
+    return ", ".join(sorted(names)[:6]) + (", …" if len(names) > 6 else "")

@@ -1,0 +1,87 @@
+"""The same rows at three scales.
+
+``paper``: the preset as it stands. ``short``: about an hour for an item, shared by its runs; what a step and an
+evaluation cost here decides how many there are. ``smoke``: small networks on short problems for a few steps, to see
+that everything runs; its figures say nothing about the models.
+"""
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from scornn.paper.items import GRADIENT_STEPS, Item
+from scornn.paper.presets import Preset
+from scornn.train.config import Config, build
+from scornn.train.tables import Table, merge
+
+Scale = Literal["smoke", "short", "paper"]
+SHORT_SECONDS = 3600.0
+SMOKE_STEPS = 4
+_SMOKE_HIDDEN = 8
+_EVALUATIONS = 20
+_SHARE = 0.3
+"""The most of a run's time that its evaluations may take."""
+
+
+class Cost(Struct, frozen=True, kw_only=True):
+    """Seconds, measured on the machine that runs."""
+
+    step: float
+    evaluation: float
+
+
+def settings(
+    preset: Preset, item: Item, scale: Scale, *, seed: int, threads: int, corpus: str | None, data: str | None
+) -> Config:
+    """The config of one run, before a time limit."""
+    table: Table = {"threads": threads, "seed": seed, "name": f"{preset.name}-s{seed}", "data": data}
+    if item.kind == "gradients":
+        table["steps"] = GRADIENT_STEPS
+    table = merge(preset.config, table)
+    if corpus is not None and table["task"]["name"] == "speech":
+        table["task"]["corpus"] = corpus
+    return build(merge(table, _smoke(table["task"]))) if scale == "smoke" else build(table)
+
+
+def within(config: Config, seconds: float, cost: Cost, planned: int) -> Config:
+    """The config cut to a time: at most the ``planned`` steps, and evaluations that take a third of it at most.
+
+    Where even a few evaluations would take more, they are made on fewer test samples.
+    """
+    task, evaluation = config.task, cost.evaluation
+    allowed = seconds * _SHARE
+    size: int | None = getattr(task, "test_size", None)
+    if size is not None and evaluation * 4 > allowed:
+        fewer = max(20, int(size * allowed / 4 / evaluation))
+        evaluation *= min(1.0, fewer / size)
+        task = msgspec.structs.replace(task, test_size=min(size, fewer))
+    count = max(1, min(_EVALUATIONS, int(allowed / evaluation)))
+    steps = max(1, min(planned, int((seconds - count * evaluation) / cost.step)))
+    every = max(1, steps // count)
+    return msgspec.structs.replace(
+        config,
+        task=task,
+        steps=steps,
+        epochs=None,
+        eval_every=every,
+        log_every=min(config.log_every, max(1, steps // 20)),
+        checkpoint_every=min(config.checkpoint_every, max(1, steps // 4)),
+    )
+
+
+def _smoke(task: Table) -> Table:
+    small: dict[str, Table] = {
+        "copying": {"length": task.get("length", 1000) // 50, "train_size": 16, "test_size": 4, "batch": 4},
+        "adding": {"length": task.get("length", 750) // 15, "train_size": 16, "test_size": 4, "batch": 4},
+        "mnist": {"train_size": 16, "test_size": 4, "batch": 4},
+        "speech": {"batch": 4},
+    }
+    return {
+        "task": small[task["name"]],
+        "model": {"hidden": _SMOKE_HIDDEN},
+        "steps": SMOKE_STEPS,
+        "eval_every": SMOKE_STEPS // 2,
+        "log_every": 1,
+        "checkpoint_every": SMOKE_STEPS,
+    }

@@ -1,0 +1,184 @@
+"""The committed record: small copies of real runs, and what is made from them for people.
+
+``results/RUN`` holds ``config.json``, ``metrics.jsonl`` (every evaluation, and training lines as far as they fit),
+``summary.json``, and where there are any ``spectrum.json``, ``gradients.json`` and ``audio/scores.json``; no weights.
+``results/timing/PRESET.json`` are measurements. All of it is written by this module, as are ``results/README.md``,
+``results/figures`` and the table between two marks in the project's README.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from scornn import durable
+from scornn.errors import DataError, UsageError
+from scornn.paper import match
+from scornn.paper.items import ITEMS
+from scornn.report import spectrum
+from scornn.report.page import duration, number
+from scornn.report.paper_figures import write_figures
+from scornn.report.results import Results, collect, label
+from scornn.report.runs import finite, mapping
+from scornn.report.runs import read as read_run
+
+LARGEST = 200_000
+"""Bytes of the largest file of metrics."""
+BEGIN, END = "<!-- results: written by `scornn reproduce record` -->", "<!-- end of results -->"
+_MAIN = ("fig-copying", "fig-adding", "table-mnist", "table-timit")
+_NO_WORD = "No results are recorded yet: `scornn reproduce` obtains them."
+
+
+def add(run: Path, results: Path) -> Path:
+    """Copy a run into the record, in place of an older copy of the same name; weights stay behind."""
+    read = read_run(run)
+    if not read.config or not read.summary or not read.rows:
+        raise DataError(
+            f"{run}: expected a run with config.json, metrics.jsonl and summary.json: {'; '.join(read.notes)}"
+        )
+    preset = match.preset_of(read.config)
+    if preset is not None and match.is_reduced(read.config, preset):
+        raise UsageError(f"{run} is a smoke run of {preset.name}, with another n or T: it is no result")
+    name = str(read.summary.get("name") or run.resolve().name)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise DataError(f"{run}: its name {name!r} is no directory's name")
+    target = durable.make_directory(results / name)
+    # Where the data lay is nobody's business, and no part of the result.
+    durable.write_json(target / "config.json", {**read.config, "data": None})
+    durable.write_json(target / "summary.json", read.summary)
+    durable.write_text(target / "metrics.jsonl", thinned((run / "metrics.jsonl").read_text(encoding="utf-8")))
+    if spectrum.newest_checkpoint(run) is not None:
+        spectrum.write(run)
+    _copy_spectrum(run / spectrum.FILE, target / spectrum.FILE)
+    for file in ("gradients.json", "audio/scores.json"):
+        if (run / file).is_file():
+            durable.make_directory((target / file).parent)
+            durable.write_bytes(target / file, (run / file).read_bytes())
+    return target
+
+
+def add_timing(file: Path, results: Path) -> Path:
+    """Copy a measurement into the record."""
+    timed = json.loads(file.read_text(encoding="utf-8"))
+    if not {"preset", "config", "seconds_per_step", "steps"} <= timed.keys():
+        raise DataError(f"{file}: expected a measurement of `scornn reproduce table-timing`")
+    timed["config"]["data"] = None
+    target = durable.make_directory(results / "timing") / f"{timed['preset']}.json"
+    durable.write_json(target, timed)
+    return target
+
+
+def thinned(text: str, largest: int = LARGEST) -> str:
+    """Lines of metrics within a size: every evaluation, and of the training lines each k-th, k as small as can be."""
+    rows = [(line, json.loads(line)) for line in text.splitlines() if line.strip()]
+    training = [index for index, (_, row) in enumerate(rows) if row.get("split") == "train"]
+    every = 1
+    while True:
+        kept = set(training[every - 1 :: every])
+        lines = [line for index, (line, row) in enumerate(rows) if row.get("split") != "train" or index in kept]
+        result = "".join(line + "\n" for line in lines)
+        if len(result.encode()) <= largest or every > len(training):
+            return result
+        every += 1
+
+
+def rebuild(results: Path, readme: Path | None = None) -> list[Path]:
+    """Make ``README.md`` and ``figures/`` of the record anew, and the table of the project's README if it has one."""
+    found = collect(durable.make_directory(results))
+    durable.write_text(results / "README.md", summary(found))
+    written = [results / "README.md", *write_figures(found, results / "figures")]
+    if readme is not None and readme.is_file() and BEGIN in readme.read_text(encoding="utf-8"):
+        durable.write_text(readme, with_table(readme.read_text(encoding="utf-8"), table(found)))
+        written.append(readme)
+    return written
+
+
+def with_table(text: str, made: str) -> str:
+    """A README with its table between the marks replaced."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise UsageError(f"the README has no place for the table: expected the lines {BEGIN} and {END}")
+    return f"{before}{begin}\n{made}{end}{after}"
+
+
+def table(results: Results) -> str:
+    """The main table in Markdown: the rows of the paper that have a result here."""
+    rows = []
+    for item in (ITEMS[name] for name in _MAIN):
+        for n in results.numbers(item):
+            if not n.values or n.published is None or n.mean is None or n.budget.startswith("smoke"):
+                continue
+            here = number(n.mean) + (f" ± {number(n.deviation)}" if n.deviation is not None else "")
+            said = number(n.published.value) if n.published.value is not None else n.published.text
+            task = n.preset.config["task"]
+            problem = {"mnist": "permuted MNIST" if task.get("permuted") else "MNIST"}.get(task["name"], task["name"])
+            problem += f", T = {task['length']}" if "length" in task else ""
+            seeds = f"{len(n.values)} seeds" if len(n.values) > 1 else "1 seed"
+            cells = (problem, label(n.preset), n.measure, said, f"**{here}**", f"{n.budget}; {seeds}")
+            rows.append("| " + " | ".join(cells) + " |")
+    if not rows:
+        return _NO_WORD + "\n"
+    head = "| problem | model | figure | published | here | scale and budget |\n|---|---|---|---|---|---|\n"
+    return head + "\n".join(rows) + "\n"
+
+
+def summary(results: Results) -> str:
+    """``results/README.md``: every recorded run, and how the record is made."""
+    lines = [
+        "# Results",
+        "",
+        "Made by `scornn reproduce record`; nothing here is typed in. `scornn reproduce page --from results` makes the",
+        "page that sets these runs beside the paper, `scornn report results` one about the runs themselves. Of long",
+        "runs `metrics.jsonl` has every evaluation and each k-th training line, so that it stays under 200 kB.",
+        "",
+    ]
+    runs = [(name, run) for name, of in results.runs.items() for run in of] + [("", run) for run in results.others]
+    if not runs and not results.timings:
+        return "\n".join([*lines, _NO_WORD, ""])
+    if runs:
+        lines += ["| run | preset | best | steps | time | machine | code |", "|---|---|---|---|---|---|---|"]
+    for name, run in runs:
+        machine = str(mapping(run.summary.get("machine")).get("processor", ""))
+        best = f"{run.headline} {number(run.best())}"
+        steps, time = number(finite(run.summary.get("steps"))), duration(finite(run.summary.get("seconds")))
+        code = str(mapping(run.summary.get("versions")).get("scornn", ""))
+        cells = (f"[{run.name}]({run.name})", name or "beyond the paper", best, steps, time, machine, code)
+        lines.append("| " + " | ".join(cells) + " |")
+    if results.timings:
+        lines += ["", "| timing | seconds per step | steps timed | machine |", "|---|---|---|---|"]
+    for name, timed in results.timings.items():
+        machine = str(mapping(timed.get("machine")).get("processor", ""))
+        step, steps = number(timed["seconds_per_step"]), number(timed["steps"])
+        lines.append(f"| [{name}](timing/{name}.json) | {step} | {steps} | {machine} |")
+    return "\n".join([*lines, ""])
+
+
+def files_of(path: Path) -> tuple[list[Path], list[Path]]:
+    """Run directories and measurements in ``OUT`` of `scornn reproduce`, or the one run that the path is."""
+    if (path / "config.json").is_file():
+        return [path], []
+    runs = sorted(p.parent for p in path.glob("runs/*/summary.json"))
+    timings = sorted(path.glob("timing/*.json"))
+    if not runs and not timings:
+        raise DataError(f"{path}: expected a run directory, or the --out of `scornn reproduce` with runs in it")
+    return runs, timings
+
+
+def record(paths: Sequence[Path], results: Path, readme: Path | None) -> list[Path]:
+    """Add runs to the record, and rebuild what is made from it."""
+    added = []
+    for path in paths:
+        runs, timings = files_of(path)
+        added += [add(run, results) for run in runs] + [add_timing(file, results) for file in timings]
+    rebuild(results, readme)
+    return added
+
+
+def _copy_spectrum(source: Path, target: Path) -> None:
+    if not source.is_file():
+        return
+    content: dict[str, Any] = json.loads(source.read_text(encoding="utf-8"))
+    content["eigenvalues"] = [[float(f"{x:.7g}") for x in pair] for pair in content["eigenvalues"]]
+    durable.write_text(target, json.dumps(content) + "\n")
