@@ -107,8 +107,12 @@ def finish(result: "Result", quiet: bool) -> int:
             name = signal.Signals(result.signal).name
             print(f"{name}: saved at step {result.summary['steps']}; continue with: scornn resume {result.path}")
         else:
-            best, headline = result.summary["best"], result.summary["headline"]
-            print(f"done: best test {headline} {best['value']:.4g} at step {best['step']}")
+            headline, last = result.summary["headline"], result.summary["final"]["test"]
+            best, chosen = result.summary["best"], result.summary["best_by_valid"]
+            said = f"done: test {headline} {last[headline]:.4g}, best {best['value']:.4g} at step {best['step']}"
+            if chosen:
+                said += f", {chosen['value']:.4g} at step {chosen['step']}, where validation was best"
+            print(said)
             print(f"see: scornn report {result.path}")
     return result.exit_code
 
