@@ -39,7 +39,7 @@ def _same_threads_after() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def small() -> Callable[..., Config]:
     """A config of a run of milliseconds; keyword arguments with __ for dots change it."""
 

@@ -17,12 +17,14 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from scornn.errors import ScornnError
 
 T = TypeVar("T")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _PR_SET_PDEATHSIG = 1
+_SETTING_UP = timedelta(minutes=30)
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,25 @@ def start(device: str) -> World:
         device = f"cuda:{local}"
     elif os.environ.get("MASTER_ADDR") in _LOCAL:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=timedelta(minutes=30))
+    dist.init_process_group(
+        "nccl" if device.startswith("cuda") else "gloo",
+        store=_store(size),
+        rank=rank,
+        world_size=size,
+        timeout=_SETTING_UP,
+    )
     group = dist.new_group(timeout=timedelta(seconds=60))
     return World(rank, size, device, launched, group)
+
+
+def _store(size: int) -> dist.Store:
+    """The launcher's store. It outlives a restart, and with it the addresses of dead processes, so on one machine
+    each attempt gets keys of its own (pytorch issue 135712; over several machines the counts need not agree).
+    """
+    store: dist.Store = next(rendezvous("env://", timeout=_SETTING_UP))[0]
+    if os.environ.get("LOCAL_WORLD_SIZE") == str(size):
+        store = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    return store
 
 
 def default_threads() -> int:

@@ -1,0 +1,123 @@
+"""A checkpoint is complete and verified, or is not there."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from scornn.errors import CheckpointError, StorageError
+from scornn.train import checkpoint
+
+MODEL = {"weight": torch.arange(6.0).reshape(2, 3), "empty": torch.zeros(0)}
+TRAINING = {"optimizer/rest/weight/step": torch.tensor(3.0), "random/torch": torch.arange(9, dtype=torch.uint8)}
+
+
+def save(folder: Path, step: int, **state: object) -> Path:
+    return checkpoint.save(folder, step, MODEL, TRAINING, state)
+
+
+def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+    saved = checkpoint.load(save(tmp_path, 7, text="é", number=0.1))
+    assert saved.step == 7
+    assert (saved.state["text"], saved.state["number"]) == ("é", 0.1)
+    for given, found in ((MODEL, saved.model), (TRAINING, saved.training)):
+        assert given.keys() == found.keys()
+        assert all(torch.equal(given[name], found[name]) for name in given)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-7"]
+
+
+def test_every_single_bit_flip_is_noticed(tmp_path: Path) -> None:
+    path, draw = save(tmp_path, 1), random.Random(0)
+    for file in sorted(path.iterdir()):
+        data = file.read_bytes()
+        for _ in range(30):
+            flipped, bit = bytearray(data), draw.randrange(8 * len(data))
+            flipped[bit // 8] ^= 1 << bit % 8
+            file.write_bytes(flipped)
+            if file.name == "manifest.json" and _means_the_same(data, bytes(flipped)):
+                continue
+            with pytest.raises(CheckpointError):
+                checkpoint.load(path)
+        file.write_bytes(data)
+    checkpoint.load(path)
+
+
+def _means_the_same(a: bytes, b: bytes) -> bool:
+    """A space turned into another character between tokens, or a key that nobody reads."""
+    try:
+        one, two = json.loads(a), json.loads(b)
+    except ValueError:
+        return False
+    return bool(one["files"] == two.get("files") and one["format"] == two.get("format"))
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "model.safetensors", "training.safetensors", "state.json"])
+def test_a_missing_or_truncated_file_is_noticed(name: str, tmp_path: Path) -> None:
+    path = save(tmp_path, 1)
+    data = (path / name).read_bytes()
+    (path / name).write_bytes(data[:-1] if name != "manifest.json" else data[: len(data) // 2])
+    with pytest.raises(CheckpointError, match=str(path)):
+        checkpoint.load(path)
+    (path / name).unlink()
+    with pytest.raises(CheckpointError, match=name):
+        checkpoint.load(path)
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    path = save(tmp_path, 1) / "manifest.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(CheckpointError, match="written in format 2, this program reads format 1"):
+        checkpoint.load(path.parent)
+
+
+def test_the_newest_good_one_is_found(tmp_path: Path) -> None:
+    said: list[str] = []
+    assert checkpoint.newest(tmp_path, said.append) is None
+    for step in (9, 10, 100):
+        save(tmp_path, step)
+    (tmp_path / "step-100" / "state.json").write_text("{}")
+    (tmp_path / "step-200.tmp").mkdir()
+    found = checkpoint.newest(tmp_path, said.append)
+    assert found
+    assert found.step == 10
+    assert len(said) == 1
+    assert "step-100/state.json is damaged" in said[0]
+    for step in (9, 10):
+        (tmp_path / f"step-{step}" / "manifest.json").unlink()
+    with pytest.raises(CheckpointError, match="no usable checkpoint"):
+        checkpoint.newest(tmp_path, said.append)
+
+
+def test_cleaning_mends_what_a_kill_left(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+    (tmp_path / "step-1").rename(tmp_path / "step-1.old")
+    shutil.copytree(tmp_path / "step-2", tmp_path / "step-2.old")
+    (tmp_path / "step-3.tmp").mkdir()
+    (tmp_path / "notes.tmp").write_text("not ours")
+    checkpoint.clean(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.tmp", "step-1", "step-2"]
+
+
+def test_saving_again_replaces_and_pruning_deletes(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        save(tmp_path, step, version="old")
+    save(tmp_path, 3, version="new")
+    checkpoint.prune(tmp_path, {1, 3, 17})
+    assert checkpoint.steps(tmp_path) == [1, 3]
+    assert checkpoint.load(tmp_path / "step-3").state["version"] == "new"
+
+
+def test_a_folder_that_is_not_there_is_a_storage_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot save checkpoint"):
+        save(tmp_path / "missing", 1)
+
+
+def test_a_failed_save_leaves_the_old_one(tmp_path: Path) -> None:
+    save(tmp_path, 1, version="old")
+    with pytest.raises(ValueError, match="JSON compliant"):
+        save(tmp_path, 1, version=float("nan"))
+    assert checkpoint.load(tmp_path / "step-1").state["version"] == "old"

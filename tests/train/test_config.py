@@ -1,0 +1,162 @@
+"""Every kind of wrong configuration is refused by name, with what is allowed."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scornn.errors import UsageError
+from scornn.train.config import Config, build, config_hash, to_json, to_table
+from scornn.train.tables import assign, merge, parse_setting, parse_value, read
+
+Small = Callable[..., Config]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("model.hiden", 3, r"unknown key model\.hiden; did you mean hidden\?"),
+        ("hidden", 3, r"unknown key hidden; did you mean model\.hidden\?"),
+        ("task.lenght", 3, r"unknown key task\.lenght of copying; did you mean length\?"),
+        (
+            "optimizer.rest.momentum",
+            0.9,
+            r"unknown key optimizer\.rest\.momentum; known: decay, eps, flavour, kind, lr",
+        ),
+        ("model.hidden", 0, r"model\.hidden = 0: expected an integer from 1 to 1048576"),
+        ("model.hidden", True, r"model\.hidden = true: expected an integer from 1"),
+        ("model.hidden", 2.5, r"model\.hidden = 2\.5: expected an integer from 1"),
+        ("model.hidden", "many", r'model\.hidden = "many": expected an integer from 1'),
+        ("model.hidden", None, r"model\.hidden = null: expected an integer from 1"),
+        ("optimizer.rest.lr", math.nan, r"optimizer\.rest\.lr = nan: expected a finite number > 0 and <= 10"),
+        ("optimizer.rest.lr", math.inf, r"optimizer\.rest\.lr = inf: expected a finite number"),
+        ("optimizer.rest.lr", 0, r"optimizer\.rest\.lr = 0: expected a finite number > 0"),
+        ("optimizer.rest.lr", False, r"optimizer\.rest\.lr = false: expected a finite number"),
+        ("optimizer.rest.decay", 1.0, r"optimizer\.rest\.decay = 1\.0: expected a finite number >= 0 and < 1"),
+        ("optimizer.rest.kind", "adma", r'optimizer\.rest\.kind = "adma": expected one of adam, rmsprop, sgd'),
+        ("optimizer.recurrent", {}, r"optimizer\.recurrent\.kind is missing: expected one of adam"),
+        ("task.name", "sorting", r'task\.name = "sorting": expected one of copying, adding'),
+        ("task.length", 0, r"task\.length = 0: expected an integer from"),
+        ("task.permuted", True, r"unknown key task\.permuted"),
+        ("seed", -1, r"seed = -1: expected an integer from 0 to 4294967295"),
+        ("seed", 1 << 32, r"seed = 4294967296: expected an integer from 0"),
+        ("threads", 0, r"threads = 0: expected an integer from 1 to 1024"),
+        ("device", "tpu", r'device = "tpu": expected one of cpu, cuda'),
+        ("epochs", 3, r"both steps and epochs are given"),
+        ("steps", None, r"neither steps nor epochs is given"),
+        ("model.options.rho", 7, r"model\.options\.rho = 7: expected an integer from 0 to 6 \(model\.hidden\)"),
+        ("model.options.rho", -1, r"model\.options\.rho = -1: expected an integer from 0 to 6"),
+        ("model.options.rho", "half", r"model\.options\.rho = 'half': expected an integer"),
+        ("model.options.rho", True, r"model\.options\.rho = True: expected an integer"),
+        ("model.options.a b", 1, r"model\.options\.a b = 1: expected a keyword argument's name"),
+        ("model.options.x", [1], r"model\.options = .*: expected each value to be true or false or an integer"),
+        ("stop_when.recall", "high", r'stop_when = {"recall": "high"}: expected each value to be a finite number'),
+        ("model", 3, r"model = 3: expected a table"),
+        ("format", 2, r"format = 2: expected one of 1"),
+        *(
+            (("name", name, r"name = .*: expected 1 to 100 letters"))
+            for name in ("", "..", "../x", "/x", "a/b", ".x", "a\0")
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(key: str, value: Any, said: str, small: Small) -> None:
+    table = to_table(small())
+    assign(table, key, value)
+    with pytest.raises(UsageError, match=said):
+        build(table)
+
+
+def test_odd_and_smallest_sizes_are_allowed(small: Small) -> None:
+    assert small(model={"name": "scornn", "hidden": 1, "options": {"rho": 1}}).model.options["rho"] == 1
+    assert small(model__hidden=171, model__options={"rho": "7n/10"}).model.options["rho"] == 119
+    assert small(model__hidden=171, model__options={"rho": "n/10"}).model.options["rho"] == 17
+    assert small(model__options={"rho": "n"}).model.options["rho"] == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.json", '{"seed": 1, "seed": 2}', "the key 'seed' is given twice"),
+        ("a.json", '{"model": {"hidden": 1, "hidden": 1}}', "the key 'hidden' is given twice"),
+        ("a.toml", "seed = 1\nseed = 2", r"a\.toml: .*overwrite"),
+        ("a.toml", "seed =", r"a\.toml: "),
+        ("a.json", "[1]", "expected a table of keys, found list"),
+        ("a.json", "{", r"a\.json: "),
+        ("a.yaml", "seed: 1", r"expected a name ending in \.toml or \.json"),
+    ],
+)
+def test_a_wrong_file_is_refused(name: str, text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=said):
+        read(tmp_path / name)
+
+
+def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no config file"):
+        read(tmp_path / "none.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="is not UTF-8"):
+        read(tmp_path / "binary.toml")
+
+
+def test_nan_in_json_is_refused_as_a_value(small: Small, tmp_path: Path) -> None:
+    table = to_json(small()).replace('"lr": 0.01', '"lr": NaN')
+    (tmp_path / "a.json").write_text(table)
+    with pytest.raises(UsageError, match=r"optimizer\.rest\.lr = nan"):
+        build(read(tmp_path / "a.json"))
+
+
+@given(st.floats(min_value=1e-300, max_value=10, exclude_min=True), st.integers(0, (1 << 32) - 1))
+def test_written_and_read_a_config_is_the_same(lr: float, seed: int) -> None:
+    table: dict[str, Any] = {
+        "task": {"name": "adding"},
+        "model": {"name": "scornn", "hidden": 3},
+        "optimizer": {"rest": {"kind": "adam", "lr": lr}, "recurrent": {"kind": "adam", "lr": lr}},
+        "seed": seed,
+        "epochs": 1,
+        "threads": 1,
+    }
+    config = build(table)
+    again = build(json.loads(to_json(config)))
+    assert again == config
+    assert config_hash(again) == config_hash(config)
+
+
+def test_the_hash_is_of_the_course_not_of_its_length(small: Small) -> None:
+    same = [small(), small(steps=99), small(steps=None, epochs=3), small(name="x"), small(data="/elsewhere")]
+    other = [
+        small(seed=1),
+        small(threads=2),
+        small(optimizer__rest__lr=0.02),
+        small(task__length=11),
+        small(eval_every=5),
+    ]
+    assert len({config_hash(config) for config in same}) == 1
+    assert len({config_hash(config) for config in (same[0], *other)}) == 1 + len(other)
+
+
+def test_layers_merge_table_by_table() -> None:
+    assert merge({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}}) == {"a": {"b": 1, "c": 3}}
+    assert merge({"steps": 5}, {"epochs": 2}) == {"epochs": 2}
+    assert merge({"epochs": 5}, {"steps": 2}, {"seed": 1}) == {"steps": 2, "seed": 1}
+    assert merge({"steps": 1, "epochs": None}, {"steps": None, "epochs": 2}) == {"steps": None, "epochs": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1", 1), ("1e-3", 1e-3), (".5", 0.5), ("true", True), ("n/2", "n/2"), ('"7"', "7"), ("[1, 2]", [1, 2]), ("", "")],
+)
+def test_values_of_settings(text: str, value: Any) -> None:
+    assert parse_value(text) == value
+    assert parse_setting(f"a.b={text}") == ("a.b", value)
+
+
+@pytest.mark.parametrize("text", ["a", "=1", "a..b=1", ".a=1"])
+def test_a_setting_without_key_or_value_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected key=value"):
+        parse_setting(text)

@@ -1,0 +1,129 @@
+"""Two processes under torchrun: one's numbers to rounding, one death ends all, a restart goes on in the same bits."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import safetensors.torch
+import torch
+
+from scornn.train import checkpoint, program
+from scornn.train.config import Config, to_json
+
+Small = Callable[..., Config]
+# Of 50 training samples the third batch holds 10; 7 test samples make two batches, one for each process.
+CHANGES: dict[str, Any] = {
+    "task": {"name": "copying", "length": 10, "train_size": 50, "test_size": 7, "batch": 20, "eval_batch": 4},
+    "model__options": {"rho": "n/2"},
+    "optimizer__clip_norm": 0.5,
+    "checkpoint_every": 10,
+    "eval_every": 50,
+}
+
+
+class Torchrun:
+    """A job of two processes, in a session of its own."""
+
+    def __init__(self, cwd: Path, config: Config, out: str, *options: str) -> None:
+        (cwd / "config.json").write_text(to_json(config))
+        self.run = cwd / out
+        self.log = cwd / f"{out}.log"
+        # scornn from here, for a child that starts elsewhere; no thread pools beside the two processes.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options]
+        command += ["-m", "scornn", "train", "--config", "config.json", "--out", out, "--tensorboard", "off"]
+        with self.log.open("wb") as log:
+            self.process = psutil.Popen(
+                command, cwd=cwd, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    def workers(self) -> list[psutil.Process]:
+        return [child for child in self.process.children() if "train" in child.cmdline()]
+
+    def wait_for_checkpoint(self) -> None:
+        while not checkpoint.steps(self.run / "checkpoints"):
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.01)
+
+    def wait(self) -> int:
+        return int(self.process.wait(timeout=120))
+
+
+@pytest.fixture(scope="module")
+def torchrun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Torchrun]]:
+    jobs: list[Torchrun] = []
+
+    def start(*args: Any) -> Torchrun:
+        jobs.append(Torchrun(folder, *args))
+        return jobs[-1]
+
+    folder = tmp_path_factory.mktemp("torchrun")
+    yield start
+    for job in jobs:
+        if job.process.poll() is None:
+            os.killpg(job.process.pid, signal.SIGKILL)
+            job.process.wait()
+
+
+@pytest.fixture(scope="module")
+def straight(torchrun: Any, small: Small) -> Path:
+    """A run of two processes that nobody disturbed."""
+    job = torchrun(small(**CHANGES, steps=200), "straight")
+    assert job.wait() == 0, job.log.read_text()
+    return job.run
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    newest = checkpoint.steps(run / "checkpoints")[-1]
+    return safetensors.torch.load_file(run / "checkpoints" / f"step-{newest}" / "model.safetensors")
+
+
+def losses(run: Path) -> list[tuple[str, int, float]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [(line["split"], line["step"], line["loss"]) for line in lines]
+
+
+def test_two_processes_do_what_one_does(straight: Path, small: Small, tmp_path: Path) -> None:
+    program.start(small(**CHANGES, steps=200), tmp_path / "one", quiet=True, tensorboard=False)
+    one, two = weights(tmp_path / "one"), weights(straight)
+    assert one.keys() == two.keys()
+    for name in one:
+        torch.testing.assert_close(two[name], one[name], rtol=1e-3, atol=1e-5)
+    assert [key[:2] for key in losses(straight)] == [key[:2] for key in losses(tmp_path / "one")]
+    assert [key[2] for key in losses(straight)] == pytest.approx([key[2] for key in losses(tmp_path / "one")], rel=1e-4)
+
+
+def test_a_killed_process_ends_the_job_and_a_restart_goes_on(
+    straight: Path, torchrun: Any, small: Small, bits: Any
+) -> None:
+    mortal = torchrun(small(**CHANGES, steps=200), "run")
+    mortal.wait_for_checkpoint()
+    workers = mortal.workers()
+    workers[1].kill()
+    assert mortal.wait() != 0
+    assert psutil.wait_procs(workers, timeout=60)[1] == []
+    assert not json.loads((mortal.run / "summary.json").read_text())["finished"]
+
+    restarted = torchrun(small(**CHANGES, steps=200), "run", "--max-restarts", "1")
+    while len(workers := restarted.workers()) < 2 or "test recall" not in restarted.log.read_text():
+        assert restarted.process.poll() is None, restarted.log.read_text()
+        time.sleep(0.01)
+    workers[0].kill()
+    assert restarted.wait() == 0, restarted.log.read_text()
+    assert bits(restarted.run) == bits(straight)
+
+
+def test_a_dead_launcher_leaves_no_orphans(torchrun: Any, small: Small) -> None:
+    job = torchrun(small(**CHANGES, steps=1_000_000), "endless")
+    job.wait_for_checkpoint()
+    workers = job.workers()
+    job.process.kill()
+    assert psutil.wait_procs(workers, timeout=60)[1] == []
