@@ -6,8 +6,10 @@ namespace {
 bool supported(std::int32_t isa) {
     switch (isa) {
         case SCORNN_ISA_PORTABLE: return true;
-#if defined(SCORNN_X86)  // __builtin_cpu_supports also asks whether the system saves the wide registers
+#if defined(SCORNN_AVX2)  // __builtin_cpu_supports also asks whether the system saves the wide registers
         case SCORNN_ISA_AVX2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+#if defined(SCORNN_AVX512)
         case SCORNN_ISA_AVX512:
             return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                    __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
@@ -30,8 +32,10 @@ std::int32_t run(const scornn_sequence *s, const scornn_gradients *g, std::int64
     const std::int32_t isa = s->isa == SCORNN_ISA_BEST ? best() : s->isa;
     if (!supported(isa)) return SCORNN_INVALID;
     switch (isa) {
-#if defined(SCORNN_X86)
+#if defined(SCORNN_AVX2)
         case SCORNN_ISA_AVX2: return scornn::avx2::run(*s, g, begin, end);
+#endif
+#if defined(SCORNN_AVX512)
         case SCORNN_ISA_AVX512: return scornn::avx512::run(*s, g, begin, end);
 #endif
         default: return scornn::portable::run(*s, g, begin, end);
@@ -56,8 +60,10 @@ std::int32_t scornn_backward(const scornn_sequence *s, const scornn_gradients *g
 
 double scornn_peak(std::int32_t dtype, std::int32_t isa, std::int64_t iterations) {
     switch (isa == SCORNN_ISA_BEST ? best() : isa) {
-#if defined(SCORNN_X86)
+#if defined(SCORNN_AVX2)
         case SCORNN_ISA_AVX2: return supported(SCORNN_ISA_AVX2) ? scornn::avx2::peak(dtype, iterations) : 0;
+#endif
+#if defined(SCORNN_AVX512)
         case SCORNN_ISA_AVX512: return supported(SCORNN_ISA_AVX512) ? scornn::avx512::peak(dtype, iterations) : 0;
 #endif
         default: return scornn::portable::peak(dtype, iterations);

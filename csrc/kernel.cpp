@@ -29,11 +29,9 @@ template <class T> double peak_of(i64 iterations) {
     constexpr int kSums = 2 * kRows;
     Vec<T> sum[kSums];
     for (int i = 0; i < kSums; ++i) sum[i] = broadcast<T>(T(i));
-    Vec<T> factor = broadcast<T>(T(0.999)), term = broadcast<T>(T(0.001));
-    for (i64 k = 0; k < iterations; ++k) {
-        asm volatile("" : "+x"(factor), "+x"(term));
+    const Vec<T> factor = broadcast<T>(T(0.999)), term = broadcast<T>(T(0.001));
+    for (i64 k = 0; k < iterations; ++k)
         for (int i = 0; i < kSums; ++i) sum[i] = sum[i] * factor + term;
-    }
     Vec<T> total{};
     for (int i = 0; i < kSums; ++i) total += sum[i];
     volatile T sink = total[0];

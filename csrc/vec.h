@@ -9,8 +9,9 @@
 #endif
 
 // Register tile: SCORNN_ROWS rows by two vectors of accumulators, two vectors of the panel and one broadcast have to fit
-// the register file.
-#if defined(__AVX512F__)
+// the register file. A test may ask for another size: the compiler makes wide vectors out of narrow ones.
+#if defined(SCORNN_VECTOR_BYTES)
+#elif defined(__AVX512F__)
 #define SCORNN_VECTOR_BYTES 64
 #define SCORNN_ROWS 14
 #elif defined(__AVX2__)

@@ -1,0 +1,260 @@
+// Calls the C interface of the kernel on arrays of exactly the size it may touch, misaligned by one element, and compares
+// with a plain loop in double. Meant to run under the sanitizers: `threads` as the first argument shares one batch among
+// threads.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "scornn.h"
+
+namespace {
+
+using i64 = std::int64_t;
+int failures = 0;
+
+void expect(bool ok, const char *what, const char *where) {
+    if (ok) return;
+    ++failures;
+    std::printf("FAILED %s: %s\n", where, what);
+}
+
+// `size` elements that end where the allocation ends and begin one element after its start.
+template <class T> struct Array {
+    std::unique_ptr<T[]> memory;
+    i64 size;
+    explicit Array(i64 size) : memory(new T[size + 1]), size(size) {
+        for (i64 i = 0; i <= size; ++i) memory[i] = std::nan("");
+    }
+    T *data() { return memory.get() + 1; }
+    T &operator[](i64 i) { return data()[i]; }
+    void fill(std::mt19937 &random, double scale) {
+        std::normal_distribution<double> normal(0, scale);
+        for (i64 i = 0; i < size; ++i) data()[i] = T(normal(random));
+    }
+};
+
+struct Case {
+    i64 T, B, n, m;
+    int activation;
+    bool reverse, packed;
+};
+
+double act(int kind, double z, double b) {
+    switch (kind) {
+        case SCORNN_RELU: return z + b > 0 ? z + b : 0;
+        case SCORNN_LEAKY_RELU: return z + b > 0 ? z + b : 0.1 * (z + b);
+        case SCORNN_TANH: return std::tanh(z + b);
+        case SCORNN_MODRELU: return std::fabs(z) + b > 0 ? std::copysign(std::fabs(z) + b, z) : 0;
+        default: return z + b;
+    }
+}
+
+double slope(int kind, double h) {
+    switch (kind) {
+        case SCORNN_RELU: return h > 0;
+        case SCORNN_LEAKY_RELU: return h > 0 ? 1 : 0.1;
+        case SCORNN_TANH: return 1 - h * h;
+        case SCORNN_MODRELU: return h != 0;
+        default: return 1;
+    }
+}
+
+template <class T> struct Problem {
+    Case c;
+    std::vector<i64> sizes, starts;
+    i64 rows;
+    Array<T> x, h0, W, U, b, output, h_n, g, g_n, dx, dh0, dW, dU, db;
+    scornn_sequence s{};
+    scornn_gradients d{};
+
+    static std::vector<i64> batch_sizes(const Case &c) {
+        std::vector<i64> sizes;
+        for (i64 t = 0; t < c.T; ++t) sizes.push_back(c.packed ? std::max<i64>(1, c.B - t * c.B / c.T) : c.B);
+        return sizes;
+    }
+    static i64 total(const std::vector<i64> &sizes) {
+        i64 sum = 0;
+        for (i64 size : sizes) sum += size;
+        return sum;
+    }
+
+    Problem(const Case &c, int isa)
+        : c(c), sizes(batch_sizes(c)), rows(total(sizes)), x(rows * c.m), h0(c.B * c.n), W(c.n * c.n), U(c.n * c.m), b(c.n),
+          output(rows * c.n), h_n(c.B * c.n), g(rows * c.n), g_n(c.B * c.n), dx(rows * c.m), dh0(c.B * c.n), dW(c.n * c.n),
+          dU(c.n * c.m), db(c.n) {
+        std::mt19937 random(1);
+        x.fill(random, 1), h0.fill(random, 1), W.fill(random, 0.7 / std::sqrt(double(c.n))), U.fill(random, 0.5);
+        b.fill(random, 0.1), g.fill(random, 1), g_n.fill(random, 1);
+        i64 start = 0;
+        for (i64 size : sizes) starts.push_back(start), start += size;
+        s.steps = c.T, s.batch = c.B, s.hidden = c.n, s.input = c.m;
+        s.dtype = sizeof(T) == 4 ? SCORNN_FLOAT32 : SCORNN_FLOAT64;
+        s.activation = c.activation, s.reverse = c.reverse, s.isa = isa;
+        s.batch_sizes = c.packed ? sizes.data() : nullptr;
+        s.x = x.data(), s.h0 = h0.data(), s.W = W.data(), s.U = U.data(), s.b = b.data();
+        s.output = output.data(), s.h_n = h_n.data();
+        s.x_stride[0] = c.B * c.m, s.x_stride[1] = c.m, s.x_stride[2] = 1;
+        d.output = g.data(), d.h_n = g_n.data();
+        d.output_stride[0] = c.B * c.n, d.output_stride[1] = c.n, d.output_stride[2] = 1;
+        d.x = dx.data(), d.h0 = dh0.data(), d.W = dW.data(), d.U = dU.data(), d.b = db.data();
+    }
+
+    // The same in double, one number at a time.
+    void compare(const char *where) {
+        const i64 n = c.n, m = c.m;
+        std::vector<double> H(rows * n), rW(n * n), rU(n * m), rb(n), rx(rows * m), rh0(c.B * n), carry(c.B * n);
+        auto time = [&](i64 k) { return c.reverse ? c.T - 1 - k : k; };
+        auto before = [&](i64 k, i64 r, i64 j) {
+            const bool carried = k > 0 && r < sizes[time(k - 1)];
+            return carried ? H[(starts[time(k - 1)] + r) * n + j] : double(h0[r * n + j]);
+        };
+        for (i64 k = 0; k < c.T; ++k)
+            for (i64 r = 0; r < sizes[time(k)]; ++r)
+                for (i64 i = 0; i < n; ++i) {
+                    double z = 0;
+                    for (i64 j = 0; j < n; ++j) z += double(W[i * n + j]) * before(k, r, j);
+                    for (i64 j = 0; j < m; ++j) z += double(U[i * m + j]) * double(x[(starts[time(k)] + r) * m + j]);
+                    H[(starts[time(k)] + r) * n + i] = act(c.activation, z, double(b[i]));
+                }
+        for (i64 r = 0; r < c.B; ++r)
+            for (i64 i = 0; i < n; ++i) carry[r * n + i] = g_n[r * n + i];
+        for (i64 k = c.T - 1; k >= 0; --k)
+            for (i64 r = 0; r < sizes[time(k)]; ++r) {
+                const i64 row = starts[time(k)] + r;
+                std::vector<double> dz(n), dh(n);
+                for (i64 i = 0; i < n; ++i) {
+                    const double h = H[row * n + i];
+                    dz[i] = slope(c.activation, h) * (carry[r * n + i] + double(g[row * n + i]));
+                    rb[i] += c.activation == SCORNN_MODRELU ? std::copysign(1, h) * dz[i] : dz[i];
+                    for (i64 j = 0; j < n; ++j) rW[i * n + j] += dz[i] * before(k, r, j), dh[j] += dz[i] * double(W[i * n + j]);
+                    for (i64 j = 0; j < m; ++j) {
+                        rU[i * m + j] += dz[i] * double(x[row * m + j]);
+                        rx[row * m + j] += dz[i] * double(U[i * m + j]);
+                    }
+                }
+                for (i64 j = 0; j < n; ++j) carry[r * n + j] = rh0[r * n + j] = dh[j];
+            }
+        const double tolerance = 200 * c.T * (sizeof(T) == 4 ? 1.2e-7 : 2.3e-16) * double(n + m + rows);
+        auto close = [&](Array<T> &ours, const std::vector<double> &theirs, const char *what) {
+            bool ok = true;
+            for (i64 i = 0; i < ours.size; ++i) ok = ok && std::fabs(double(ours[i]) - theirs[i]) <= tolerance;
+            expect(ok, what, where);
+        };
+        close(output, H, "output"), close(dx, rx, "dx"), close(dh0, rh0, "dh0"), close(dW, rW, "dW"), close(dU, rU, "dU");
+        close(db, rb, "db");
+        bool last = true;
+        for (i64 r = 0; r < c.B; ++r) {
+            i64 k = c.T - 1;
+            while (r >= sizes[time(k)]) --k;
+            last = last && !std::memcmp(&h_n[r * n], &output[(starts[time(k)] + r) * n], n * sizeof(T));
+        }
+        expect(last, "h_n", where);
+    }
+};
+
+template <class T> void check(const Case &c, int isa) {
+    char where[128];
+    std::snprintf(where, sizeof where, "T=%d B=%d n=%d m=%d activation=%d reverse=%d packed=%d isa=%d float%d", int(c.T),
+                  int(c.B), int(c.n), int(c.m), c.activation, c.reverse, c.packed, isa, int(8 * sizeof(T)));
+    Problem<T> p(c, isa);
+    expect(scornn_forward(&p.s, 0, c.B) == SCORNN_OK, "status of forward", where);
+    expect(scornn_backward(&p.s, &p.d, 0, c.B) == SCORNN_OK, "status of backward", where);
+    p.compare(where);
+}
+
+void check_grid() {
+    const i64 sizes[] = {1, 3, 8, 17, 33};
+    for (int isa : {SCORNN_ISA_PORTABLE, SCORNN_ISA_AVX2, SCORNN_ISA_AVX512}) {
+        if (!scornn_isa_supported(isa)) continue;
+        int k = 0;
+        for (i64 n : sizes)
+            for (i64 B : {1, 2, 7, 13, 65})
+                for (int activation = SCORNN_IDENTITY; activation <= SCORNN_MODRELU; ++activation, ++k) {
+                    const Case c{1 + k % 4, B, n, sizes[k % 5], activation, k % 3 == 0, k % 2 == 0};
+                    check<float>(c, isa);
+                    check<double>(c, isa);
+                }
+        check<float>({150, 2, 9, 1, SCORNN_MODRELU, false, false}, isa);  // several chunks of the weight gradient
+    }
+}
+
+// What is not wanted may be left out, and the rest stays the same bits.
+void check_optional() {
+    const Case c{5, 4, 19, 3, SCORNN_MODRELU, false, false};
+    Problem<float> all(c, SCORNN_ISA_BEST), some(c, SCORNN_ISA_BEST);
+    for (Problem<float> *p : {&all, &some}) scornn_forward(&p->s, 0, c.B);
+    scornn_backward(&all.s, &all.d, 0, c.B);
+    some.d.x = some.d.h0 = some.d.W = some.d.b = nullptr;
+    scornn_backward(&some.s, &some.d, 0, c.B);
+    expect(!std::memcmp(&all.dU[0], &some.dU[0], all.dU.size * sizeof(float)), "dU alone", "optional");
+    some.d.U = nullptr, some.d.x = some.dx.data();
+    scornn_backward(&some.s, &some.d, 0, c.B);
+    expect(!std::memcmp(&all.dx[0], &some.dx[0], all.dx.size * sizeof(float)), "dx alone", "optional");
+}
+
+void check_refusals() {
+    Problem<float> p({2, 3, 5, 1, SCORNN_COMPLEX_MODRELU, false, false}, SCORNN_ISA_BEST);
+    expect(scornn_forward(&p.s, 0, 3) == SCORNN_INVALID, "odd complex", "refusals");
+    p.s.activation = 99;
+    expect(scornn_forward(&p.s, 0, 3) == SCORNN_INVALID, "activation", "refusals");
+    p.s.activation = SCORNN_RELU;
+    expect(scornn_forward(&p.s, 0, 4) == SCORNN_INVALID, "rows", "refusals");
+    expect(scornn_forward(&p.s, 2, 1) == SCORNN_INVALID, "empty range", "refusals");
+    expect(scornn_forward(nullptr, 0, 1) == SCORNN_INVALID, "no sequence", "refusals");
+    expect(scornn_backward(&p.s, nullptr, 0, 1) == SCORNN_INVALID, "no gradients", "refusals");
+    expect(scornn_forward(&p.s, 1, 1) == SCORNN_OK, "no rows", "refusals");
+    p.s.isa = 77;
+    expect(scornn_forward(&p.s, 0, 3) == SCORNN_INVALID, "instruction set", "refusals");
+    expect(scornn_abi_version() == SCORNN_ABI_VERSION, "version", "refusals");
+}
+
+// Threads on disjoint rows of the same arrays give the bits of one thread.
+void check_threads() {
+    const Case c{20, 23, 33, 3, SCORNN_MODRELU, false, true};
+    Problem<float> one(c, SCORNN_ISA_BEST), many(c, SCORNN_ISA_BEST);
+    scornn_forward(&one.s, 0, c.B);
+    scornn_backward(&one.s, &one.d, 0, c.B);
+    const int count = 4;
+    std::vector<std::unique_ptr<Problem<float>>> sums;
+    for (int k = 0; k < count; ++k) sums.emplace_back(new Problem<float>(c, SCORNN_ISA_BEST));
+    for (bool backward : {false, true}) {
+        std::vector<std::thread> threads;
+        for (int k = 0; k < count; ++k)
+            threads.emplace_back([&, k] {
+                const i64 begin = k * c.B / count, end = (k + 1) * c.B / count;
+                scornn_gradients d = many.d;
+                d.W = sums[k]->dW.data(), d.U = sums[k]->dU.data(), d.b = sums[k]->db.data();
+                const int status = backward ? scornn_backward(&many.s, &d, begin, end) : scornn_forward(&many.s, begin, end);
+                if (status != SCORNN_OK) std::abort();
+            });
+        for (std::thread &thread : threads) thread.join();
+    }
+    for (i64 i = 0; i < many.dW.size; ++i) many.dW[i] = 0;
+    for (int k = 0; k < count; ++k)
+        for (i64 i = 0; i < many.dW.size; ++i) many.dW[i] += sums[k]->dW[i];
+    expect(!std::memcmp(&one.output[0], &many.output[0], one.output.size * sizeof(float)), "output", "threads");
+    expect(!std::memcmp(&one.dx[0], &many.dx[0], one.dx.size * sizeof(float)), "dx", "threads");
+    expect(!std::memcmp(&one.dh0[0], &many.dh0[0], one.dh0.size * sizeof(float)), "dh0", "threads");
+    bool close = true;
+    for (i64 i = 0; i < many.dW.size; ++i) close = close && std::fabs(many.dW[i] - one.dW[i]) <= 1e-3;
+    expect(close, "dW", "threads");
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    if (argc > 1 && !std::strcmp(argv[1], "threads")) {
+        check_threads();
+    } else {
+        check_grid();
+        check_optional();
+        check_refusals();
+    }
+    std::printf("%s\n", failures ? "failed" : "ok");
+    return failures != 0;
+}

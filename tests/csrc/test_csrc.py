@@ -1,0 +1,61 @@
+"""The kernel's C interface, called from C++ under the address, undefined-behaviour and thread sanitizers."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPILER = shutil.which(os.environ.get("CXX", "g++"))
+X86 = platform.machine() in ("x86_64", "AMD64")
+FLAGS = ("-std=gnu++17", "-Og", "-g1", "-ffp-contract=fast", "-Wall", "-Wextra", "-Werror", "-Wno-psabi")
+MEMORY, THREADS = "address,undefined", "thread"
+NATIVE = {"portable": (), "avx2": ("-mavx2", "-mfma")} if X86 else {"portable": ()}
+# The vectors and tiles of AVX-512 on machines that may not have it.
+WIDE = {"portable": ("-DSCORNN_VECTOR_BYTES=64", "-DSCORNN_ROWS=14")}
+
+
+def build(folder: Path, sanitizers: str, instruction_sets: dict[str, tuple[str, ...]]) -> Path:
+    assert COMPILER is not None
+    source = ROOT / "csrc"
+    flags = (*FLAGS, f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", f"-I{source}")
+    objects, jobs = [], []
+    for name, options in instruction_sets.items():
+        objects.append(str(folder / f"{name}.o"))
+        command = [
+            COMPILER,
+            *flags,
+            *options,
+            f"-DSCORNN_ISA={name}",
+            "-c",
+            str(source / "kernel.cpp"),
+            "-o",
+            objects[-1],
+        ]
+        jobs.append(subprocess.Popen(command))
+    assert [job.wait() for job in jobs] == [0] * len(jobs)
+    program = folder / "kernel_test"
+    sources = (str(source / "dispatch.cpp"), str(ROOT / "tests" / "csrc" / "kernel_test.cpp"))
+    options = ["-DSCORNN_AVX2"] if "avx2" in instruction_sets else []
+    subprocess.run([COMPILER, *flags, *options, *sources, *objects, "-pthread", "-o", str(program)], check=True)
+    return program
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+@pytest.mark.parametrize(
+    ("sanitizers", "instruction_sets", "arguments"),
+    [(MEMORY, NATIVE, []), (MEMORY, WIDE, []), (THREADS, NATIVE, ["threads"])],
+    ids=["memory", "memory-wide", "threads"],
+)
+def test_kernel_under_sanitizers(
+    sanitizers: str, instruction_sets: dict[str, tuple[str, ...]], arguments: list[str], tmp_path: Path
+) -> None:
+    program = build(tmp_path, sanitizers, instruction_sets)
+    done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert done.stdout.strip() == "ok"

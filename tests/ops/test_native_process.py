@@ -1,0 +1,166 @@
+"""The native kernel in a process: threads, forks, memory, and a library that is missing or damaged."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import scornn.ops
+from scornn.ops import library, native
+from scornn.ops.recurrence import _warn_once
+
+KERNEL = library.load()
+needs_kernel = pytest.mark.skipif(isinstance(KERNEL, str), reason=f"no native kernel: {KERNEL}")
+
+TRAIN = """
+import os, sys, torch
+from scornn.ops import native
+
+# So small that torch itself uses one thread: its OpenMP threads would hang in a forked child.
+def train(n=64, B=6, T=20):
+    random = torch.Generator().manual_seed(0)
+    W, U, b = (torch.randn(s, generator=random).div(9).requires_grad_() for s in ((n, n), (n, 2), (n,)))
+    output, h_n = native.recurrence(torch.ones(T, B, 2), torch.zeros(B, n), W, U, b, "tanh", None, False)
+    return [output, h_n, *torch.autograd.grad(output.sum() + h_n.sum(), (W, U, b))]
+
+def same(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+native._SERIAL = 0
+torch.set_num_threads(2)
+"""
+
+
+def run(script: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", TRAIN + script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=dict(os.environ) | environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@needs_kernel
+def test_same_bits_from_call_to_call_and_from_many_python_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_SERIAL", 0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+
+    def train(seed: int) -> list[Tensor]:
+        random = torch.Generator().manual_seed(seed)
+        W, U, x = (torch.randn(s, generator=random) for s in ((33, 33), (33, 2), (9, 7, 2)))
+        W = W.div(6).requires_grad_()
+        output, h_n = native.recurrence(x, torch.zeros(7, 33), W, U, None, "modrelu", None, False)
+        return [output, h_n, *torch.autograd.grad(h_n.sum() + output.square().sum(), W)]
+
+    try:
+        serial = [train(seed) for seed in range(10)]
+        with ThreadPoolExecutor(4) as pool:
+            many = list(pool.map(lambda k: train(k % 10), range(400)))
+    finally:
+        torch.set_num_threads(before)
+    for k, ours in enumerate(many):
+        assert all(torch.equal(a, b) for a, b in zip(ours, serial[k % 10], strict=True))
+
+
+@needs_kernel
+def test_forked_child_and_loader_worker_do_not_hang() -> None:
+    script = """
+expected = train()
+child = os.fork()
+if child == 0:
+    os._exit(0 if same(train(), expected) else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 2
+    def __getitem__(self, k):
+        torch.set_num_threads(2)
+        return [t.detach() for t in train()]
+
+loader = torch.utils.data.DataLoader(Data(), batch_size=None, num_workers=1, multiprocessing_context="fork")
+assert all(same(item, expected) for item in loader)
+assert same(train(), expected)
+print("ok")
+"""
+    assert run(script).strip() == "ok"
+
+
+@needs_kernel
+def test_training_step_keeps_little_more_than_the_states() -> None:
+    """At most 1.3 times the bytes of the states (T + 1) B n, beyond input and parameters."""
+    script = """
+import resource
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+n, B, T = 64, 32, 8000
+W, U, b = torch.eye(n).requires_grad_(), torch.zeros(n, 1).requires_grad_(), torch.zeros(n).requires_grad_()
+x, h0 = torch.ones(T, B, 1), torch.zeros(B, n)
+native.recurrence(x[:3], h0, W, U, b, "modrelu", None, False)[1].sum().backward()
+before = peak()
+native.recurrence(x, h0, W, U, b, "modrelu", None, False)[1].sum().backward()
+print((peak() - before) / (4 * (T + 1) * B * n))
+"""
+    assert float(run(script)) <= 1.3
+
+
+@needs_kernel
+def test_instruction_set_by_environment() -> None:
+    script = "from scornn.ops import library; k = library.load(); print(k if isinstance(k, str) else k.isa_name)"
+    assert run(script, SCORNN_ISA="portable").strip() == "portable"
+    assert "SCORNN_ISA is 'mmx'; expected one of best, portable, avx2, avx512" in run(script, SCORNN_ISA="mmx")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed package whose only place for the library is a folder of the test's own."""
+    monkeypatch.setattr(scornn.ops, "__path__", [str(tmp_path)])
+    monkeypatch.setattr(library, "load", library.load.__wrapped__)
+    return tmp_path
+
+
+def test_missing_library_falls_back(folder: Path) -> None:
+    reason = native.unavailable()
+    assert reason is not None
+    assert reason.startswith("the kernel library is not installed")
+    arguments: Any = (torch.ones(3, 2, 1), torch.zeros(2, 4), torch.eye(4), torch.ones(4, 1))
+    with pytest.raises(RuntimeError, match='backend="native" cannot run: the kernel library is not installed'):
+        scornn.ops.recurrence(*arguments, backend="native")
+    _warn_once.cache_clear()
+    with pytest.warns(UserWarning, match="the native kernel cannot run"):
+        output, _ = scornn.ops.recurrence(*arguments)
+    assert torch.equal(output, scornn.ops.recurrence(*arguments, backend="naive")[0])  # and no second warning
+
+
+@needs_kernel
+@pytest.mark.parametrize("share", [0.0, 0.0001, 0.01, 0.3, 0.7, 0.999])
+def test_truncated_library_falls_back(share: float, folder: Path) -> None:
+    assert isinstance(KERNEL, library.Library)
+    content = KERNEL.path.read_bytes()
+    (folder / library.NAMES[0]).write_bytes(content[: int(share * len(content))])
+    assert "reinstall scornn" in str(native.unavailable())
+
+
+def test_something_else_in_its_place_falls_back(folder: Path) -> None:
+    (folder / library.NAMES[0]).write_text("<!DOCTYPE html>" + 100 * "<p>404</p>")
+    assert "cannot be loaded" in str(native.unavailable())
+
+
+@needs_kernel
+def test_library_of_another_version_falls_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(KERNEL, library.Library)
+    shutil.copy(KERNEL.path, folder / library.NAMES[0])
+    assert native.unavailable() is None
+    monkeypatch.setattr(library, "ABI_VERSION", library.ABI_VERSION + 1)
+    assert "has interface version 1, expected 2; reinstall scornn" in str(native.unavailable())
