@@ -43,7 +43,7 @@ def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:
     return found
 
 
-def length(config: Mapping[str, Any], summary: Mapping[str, Any], preset: Preset) -> str:
+def length(summary: Mapping[str, Any], preset: Preset) -> str:
     """How far a run went against the paper's length: "4,000 of 10,000 iterations", "70 epochs"."""
     planned = preset.config.get("steps"), preset.config.get("epochs")
     if planned[0]:
@@ -55,6 +55,13 @@ def length(config: Mapping[str, Any], summary: Mapping[str, Any], preset: Preset
     if made >= whole_length:
         return f"{made:,.6g} {unit}" if made == whole_length else f"{made:,.6g} {unit}, published {whole_length:,}"
     return f"{made:,.3g} of {whole_length:,} {unit}" if unit == "epochs" else f"{made:,} of {whole_length:,} {unit}"
+
+
+def sizes(config: Mapping[str, Any]) -> list[str]:
+    """The sizes of a reduced run in words: "n 8", "T 20"."""
+    here = _flat(config)
+    keys = ("model.hidden", "task.length", "task.batch", "task.train_size", "task.corpus")
+    return [f"{_WORDS[key]} {_number(here[key])}" for key in keys if key in here]
 
 
 def is_reduced(config: Mapping[str, Any], preset: Preset) -> bool:

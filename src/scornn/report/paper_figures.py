@@ -120,7 +120,9 @@ def _curves(names: Sequence[str], results: Results, series: Any) -> list[Curve]:
         members = [(x, y) for run in results.runs.get(name, []) for x, y in series(run) if np.size(x)]
         if members:
             seen[model] += 1
-            curves.append(Curve(label(preset), members, colour))
+            sizes = {run.hidden for run in results.runs[name]} - {preset.config["model"]["hidden"]}
+            here = "".join(f", {size} here" for size in sizes if size is not None)
+            curves.append(Curve(label(preset) + here, members, colour))
     return curves
 
 

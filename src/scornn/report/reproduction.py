@@ -18,6 +18,7 @@ from scornn.report.results import MODEL_NAMES, Number, Results, label, records
 from scornn.report.runs import finite, mapping
 
 MISSING = "missing"
+_ORDERS = {"mnist": "MNIST", "pmnist": "permuted"}
 _TITLE = "Orthogonal recurrent networks with the scaled Cayley transform: published and here"
 
 
@@ -59,7 +60,13 @@ def _item(item: Item, results: Results, numbers: list[Number]) -> list[Section]:
         sections.append(page.panels(drawn))
     elif item.kind == "timing" and (timed := bars(numbers)):
         sections.append(Figure(figures.svg(timed[0], alt=timed[1])))
-    sections.append(_mnist_table(item, results) if item.name == "table-mnist" else _table(item, results, numbers))
+    match item.name:
+        case "table-mnist":
+            sections += _mnist_tables(item, results)
+        case "table-timit":
+            sections += _timit_tables(item, results, numbers)
+        case _:
+            sections.append(_table(item, results, numbers))
     absent = [name for name in item.presets if not any(n.values for n in numbers if n.preset.name == name)]
     reasons = dict.fromkeys(results.missing[name] for name in absent if name in results.missing)
     remarks = [f"{label(presets()[name])}: {results.remarks[name]}" for name in item.presets if name in results.remarks]
@@ -99,33 +106,48 @@ def _table(item: Item, results: Results, numbers: list[Number]) -> Table:
     return page.published_table(f"{item.source}: {item.title}", rows, text=["model", *texts, "scale and budget"])
 
 
-def _mnist_table(item: Item, results: Results) -> Table:
-    """One row for a model and size, with both orders of the pixels, as in the paper."""
-    models = dict.fromkeys(name.partition("-")[2] for name in item.presets)
+def _mnist_tables(item: Item, results: Results) -> list[Section]:
+    """One row for a model and size with both orders of the pixels, as in the paper; then the honest figures."""
     by_preset: dict[str, list[Number]] = {}
     for n in results.numbers(item):
         by_preset.setdefault(n.preset.name, []).append(n)
     rows: list[dict[str, str | float | None]] = []
-    for model in models:
-        preset = presets()[next(name for name in item.presets if name.partition("-")[2] == model)]
-        row: dict[str, str | float | None] = {
-            "model": label(preset, size=False),
-            "n": preset.config["model"]["hidden"],
-            "parameters": preset.parameters,
+    honest: list[list[str | float | None]] = []
+    for model in dict.fromkeys(name.partition("-")[2] for name in item.presets):
+        pairs = {
+            title: by_preset.get(f"{task}-{model}") for title, task in (("MNIST", "mnist"), ("permuted", "pmnist"))
         }
-        budgets = {}
-        for task, title in (("mnist", "MNIST"), ("pmnist", "permuted")):
-            best, chosen = by_preset.get(f"{task}-{model}", (None, None))
-            row[f"{title}, published"] = best.published.value if best and best.published else None
-            row[f"{title} here"] = spread(best) if best else None
-            row[f"{title}, chosen on validation"] = (spread(chosen) if chosen.values else None) if chosen else None
-            if best:
-                budgets[title] = best.budget
+        preset = next(pair[0].preset for pair in pairs.values() if pair)
+        size = preset.config["model"]["hidden"]
+        row: dict[str, str | float | None] = {"model": label(preset, size=False), "n": size}
+        row["parameters"] = preset.parameters
+        for title, pair in pairs.items():
+            row[f"{title}, published"] = pair[0].published.value if pair and pair[0].published else None
+            row[f"{title} here"] = spread(pair[0]) if pair else None
+        budgets = {title: pair[0].budget for title, pair in pairs.items() if pair}
         same = len(set(budgets.values())) == 1
-        said = next(iter(budgets.values())) if same else "; ".join(f"{k}: {v}" for k, v in budgets.items())
-        row["scale and budget"] = said
-        rows.append(row)
-    return page.published_table(f"{item.source}: {item.title}", rows, text=["model", "scale and budget"])
+        said = next(iter(budgets.values())) if same else "; ".join(f"{k} {v}" for k, v in budgets.items())
+        rows.append({**row, "scale and budget": said})
+        honest.append(
+            [label(preset, size=False), size, *(spread(pair[1]) if pair else None for pair in pairs.values())]
+        )
+    shown = page.published_table(f"{item.source}: {item.title}", rows, text=["model", "scale and budget"])
+    caption = "The same at the epoch that is best on 5,000 images set aside; the paper has no such figure"
+    return [shown, Table(["model", "n", "MNIST here", "permuted here"], honest, caption)]
+
+
+def _timit_tables(item: Item, results: Results, numbers: list[Number]) -> list[Section]:
+    """The paper's table, and what it has not: the error on the frames that exist, and scores of the audio."""
+    shown = _table(item, results, [n for n in numbers if n.published])
+    more = [n for n in numbers if not n.published]
+    measures = list(dict.fromkeys(n.measure for n in more))
+    rows = [
+        [label(presets()[name]), *(spread(n) for n in more if n.preset.name == name)]
+        for name in item.presets
+        if any(n.values for n in more if n.preset.name == name)
+    ]
+    caption = "Beside it: the error on the frames that exist, and scores of the audio rebuilt from predictions"
+    return [shown, *([Table(["model", *measures], rows, caption)] if rows else [])]
 
 
 def spread(n: Number) -> str | float | None:

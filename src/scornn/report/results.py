@@ -82,23 +82,25 @@ class Results:
         return "; ".join(dict.fromkeys(self._budget_of(run, item, preset) for run in runs))
 
     def _budget_of(self, run: Run, item: Item, preset: Preset) -> str:
-        different = match.differences(run.config, preset)
+        unfinished = [] if run.finished else ["not finished"]
         steps = run.summary.get("steps")
-        made = f"{steps:,} iterations" if item.kind == "gradients" and isinstance(steps, int) else ""
-        made = made or match.length(run.config, run.summary, preset)
-        scale = "short" if different or " of " in made else "paper"
+        made = f"{steps:,} iterations" if isinstance(steps, int) else ""
         if match.is_reduced(run.config, preset):
-            scale = "smoke"
-        return f"{scale}: " + ", ".join([made, *different, *([] if run.finished else ["not finished"])])
+            return "smoke: " + ", ".join([made, *match.sizes(run.config), *unfinished])
+        if item.kind != "gradients":
+            made = match.length(run.summary, preset)
+        different = match.differences(run.config, preset)
+        return ("short: " if different or " of " in made else "paper: ") + ", ".join([made, *different, *unfinished])
 
     def _timing_budget(self, timed: dict[str, Any] | None) -> str:
         if timed is None:
             return "missing"
         config = mapping(timed.get("config"))
         preset = presets()[str(timed["preset"])]
-        different = match.differences(config, preset)
         text = f"{timed['steps']:,} steps timed, scaled to 1,100"
-        return ("smoke: " if match.is_reduced(config, preset) else "") + ", ".join([text, *different])
+        if match.is_reduced(config, preset):
+            return "smoke: " + ", ".join([text, *match.sizes(config)])
+        return ", ".join([text, *match.differences(config, preset)])
 
 
 def collect(directory: Path) -> Results:
