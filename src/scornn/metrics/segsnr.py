@@ -10,9 +10,10 @@ VOICEBOX's ``snrseg``, which the paper used, is the same mean of the same ratio 
 ms, with three differences in its default mode: frames in which a P.56 activity detector finds no speech are
 left out; the reference is moved by up to a sample either way in each frame, where that lowers the noise;
 and there are no limits, but -100 dB for a frame whose reference is all zeros and 100 dB for one without
-noise. Its mode 'wz' drops the first two, and ``segsnr(..., limits=(-100, 100))`` equals it. The limits of
--10 and 35 dB are the customary ones of speech enhancement; they keep silent frames, where the ratio means
-little, from ruling the mean. Scores are comparable within one convention only.
+noise. Its mode 'wz' drops the first two, and by its formula ``segsnr(..., limits=(-100, 100))`` is the same
+but for frames that are not zero and lie beyond 100 dB; the two programs were not run side by side. The
+limits of -10 and 35 dB are the customary ones of speech enhancement; they keep silent frames, where the
+ratio means little, from ruling the mean. Scores are comparable within one convention only.
 """
 
 import numpy as np
