@@ -113,13 +113,13 @@ def start(device: str) -> World:
     return World(rank, size, device, launched, group)
 
 
-def _store(size: int) -> dist.Store:
+def _store(size: int) -> Any:
     """The launcher's store. It outlives a restart, and with it the addresses of dead processes, so on one machine
     each attempt gets keys of its own (pytorch issue 135712; over several machines the counts need not agree).
     """
-    store: dist.Store = next(rendezvous("env://", timeout=_SETTING_UP))[0]
+    store: Any = next(rendezvous("env://", timeout=_SETTING_UP))[0]
     if os.environ.get("LOCAL_WORLD_SIZE") == str(size):
-        store = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        store = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)  # type: ignore[attr-defined]
     return store
 
 
