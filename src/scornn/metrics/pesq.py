@@ -13,7 +13,7 @@ _RATES = (8_000, 16_000)
 def pesq(reference: Signal, test: Signal, rate: int) -> float:
     """Narrow-band PESQ (MOS-LQO) of ``test`` against ``reference``.
 
-    P.862 finds the utterances in a signal itself and refuses one without; the refusal is raised, never a
+    What the package refuses (less than a quarter of a second, for one) is raised with its reason, never a
     number.
     """
     check(reference, test)
