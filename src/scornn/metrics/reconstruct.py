@@ -4,8 +4,9 @@ Each test utterance: the first true frame, then the predicted log-magnitudes, al
 inverse STFT; scored against the true signal at 8 kHz. As in the pipeline that the paper follows, the 1e-5
 of the log-magnitude is not taken out again, so that even perfect predictions score below the top: on the
 128 utterances of NLTK's sample of TIMIT SegSNR 23.8 dB and PESQ 3.82, where taking it out gives 35 dB (the
-limit) and 4.55. On the 89 test utterances of Iban: 34.9 dB and 4.53. A score that cannot be given for a file is named with its reason,
-and every mean says of how many files it is.
+limit) and 4.55. On the 89 test utterances of Iban: 34.9 dB and 4.53.
+
+A score that cannot be given for a file is named with its reason, and every mean says of how many files it is.
 """
 
 import io
