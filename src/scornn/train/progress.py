@@ -137,9 +137,9 @@ class Live(Silent):
         self._bar.stop()
 
 
-def show(figures: Figures, stream: TextIO = sys.stdout) -> Silent:
-    """The display that suits the stream."""
-    return Live(figures) if stream is sys.stdout and stream.isatty() else Plain(figures, stream)
+def show(figures: Figures) -> Silent:
+    """The display that suits standard output."""
+    return Live(figures) if sys.stdout.isatty() else Plain(figures, sys.stdout)
 
 
 def _clock(seconds: float) -> str:

@@ -1,0 +1,241 @@
+"""The command line: what it says, what it refuses, and with which exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from scornn.cli import commands, main
+from scornn.train.loop import Trainer
+
+TINY = ["--hidden", "4", "--length", "10", "--threads", "1", "--iterations", "6", "--eval-every", "3"]
+TINY += ["--set", "task.train_size=40", "--set", "task.test_size=20", "--tensorboard", "off"]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SCORNN_DATA", raising=False)
+
+
+def train(*more: str, task: str = "copying") -> int:
+    return main(["train", task, *TINY, *more])
+
+
+def test_help_lists_every_command_and_answers_without_torch() -> None:
+    code = "import sys; from scornn.cli import main; main(['--help']); print({'torch', 'tyro'} & set(sys.modules))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.endswith("set()\n")
+    for command in commands():
+        assert f"\n  {command} " in said
+
+
+@pytest.mark.parametrize("command", ["train", "resume", "eval", "doctor"])
+def test_help_of_a_command_teaches_without_torch(command: str) -> None:
+    code = f"import sys; from scornn.cli import main; main(['{command}', '--help']); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("False\n")
+    assert f"usage: scornn {command}" in done.stdout
+    assert command == "doctor" or f"    scornn {command} " in done.stdout
+
+
+def test_version_and_no_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("scornn ")
+    assert main([]) == 0
+    assert "usage: scornn COMMAND" in capsys.readouterr().out
+
+
+def test_a_run_from_start_to_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train() == 0
+    said = capsys.readouterr().out
+    assert "preset copying-1000-scornn-190" in said
+    assert "runs/copying-scornn-4-s5544" in said
+    assert "step 6/6 · loss" in said
+    run = Path("runs/copying-scornn-4-s5544")
+    assert json.loads((run / "config.json").read_text())["model"]["options"]["rho"] == 2
+    summary = json.loads((run / "summary.json").read_text())
+    assert main(["eval", str(run), "--json"]) == 0
+    evaluated = json.loads(capsys.readouterr().out)
+    assert evaluated["splits"]["test"] == summary["final"]["test"]
+    assert evaluated["parameters"] == summary["parameters"]
+    assert main(["eval", str(run)]) == 0
+    assert "recall" in capsys.readouterr().out
+
+
+def test_config_json_repeats_a_run_bit_for_bit() -> None:
+    assert train("--quiet", "--out", "a", "--rho", "3", "--seed", "7", "--lr", ".002") == 0
+    assert main(["train", "--config", "a/config.json", "--out", "b", "--quiet", "--tensorboard", "off"]) == 0
+    assert Path("a/config.json").read_bytes() == Path("b/config.json").read_bytes()
+    for name in ("model.safetensors", "training.safetensors"):
+        assert Path("a/checkpoints/step-6", name).read_bytes() == Path("b/checkpoints/step-6", name).read_bytes()
+
+
+def test_file_then_flags_then_settings() -> None:
+    Path("my.toml").write_text(
+        "seed = 1\neval_every = 2\nepochs = 1\n[model]\nhidden = 5\n[optimizer.rest]\nlr = 0.5\n[task]\nlength = 11"
+    )
+    argv = (
+        "train adding --config my.toml --quiet --tensorboard off --out run --threads 1 --hidden 6 --seed 2 --set seed=3"
+    )
+    argv += " --set task.train_size=100 --set task.test_size=20 --until mse=1000"
+    assert main(argv.split()) == 0
+    config = json.loads(Path("run/config.json").read_text())
+    assert (config["seed"], config["model"]["hidden"], config["task"]["length"]) == (3, 6, 11)
+    assert (config["steps"], config["epochs"], config["eval_every"]) == (None, 1, 2)
+    assert config["optimizer"]["rest"] == {"kind": "adam", "lr": 0.5, "flavour": "tf1", "decay": None, "eps": None}
+    assert config["optimizer"]["recurrent"]["lr"] == 1e-4
+    assert json.loads(Path("run/summary.json").read_text())["steps"] == 2
+
+
+def test_the_same_run_again_is_refused_and_another_makes_room(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("--quiet") == 0
+    assert train("--quiet") == 2
+    assert "holds a finished run: see `scornn eval" in capsys.readouterr().err
+    assert train("--quiet", "--lr", "0.5") == 0
+    assert Path("runs/copying-scornn-4-s5544-2/summary.json").exists()
+    assert train("--quiet", "--lr", "0.25", "--out", "runs/copying-scornn-4-s5544") == 2
+    assert "finished run of another config" in capsys.readouterr().err
+    Path("mine").mkdir()
+    Path("mine/thesis.tex").write_text("")
+    assert train("--quiet", "--out", "mine") == 2
+    assert "holds files that are not of a run" in capsys.readouterr().err
+    Path("empty").mkdir()
+    assert train("--quiet", "--out", "empty") == 0
+
+
+def test_an_interrupted_run_says_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Trainer._step
+
+    def interrupted(self: Trainer, stop: bool) -> bool:
+        if self.ledger.step == 1:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, stop)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", interrupted)
+        assert train("--quiet", "--out", "run") == 130
+    assert "continue with: scornn resume run" in capsys.readouterr().out
+    assert train("--quiet", "--out", "run") == 2
+    assert "continue it with `scornn resume run`" in capsys.readouterr().err
+    assert main(["resume", "run", "--quiet", "--tensorboard", "off"]) == 0
+    assert main(["resume", "run", "--quiet", "--tensorboard", "off", "--epochs", "4"]) == 0
+    assert json.loads(Path("run/summary.json").read_text())["steps"] == 8
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["trian"], "unknown command 'trian'; did you mean train?"),
+        (["train"], "TASK is missing: expected one of copying, adding"),
+        (["train", "copyng"], "unknown task 'copyng'; did you mean copying?"),
+        (["train", "copying", "--model", "lsmt"], "unknown model 'lsmt'; did you mean lstm?"),
+        (["train", "copying", "--hiden", "3"], "--hidden"),
+        (["train", "copying", "--hidden", "x"], 'model.hidden = "x": expected an integer from 1'),
+        (["train", "copying", "--hidden", "3", "--hidden", "4"], "--hidden is given 2 times"),
+        (["train", "copying", "--set", "seed=1", "--set", "seed=2"], "--set gives seed twice"),
+        (["train", "copying", "--lr", "nan"], "optimizer.rest.lr = nan"),
+        (["train", "copying", "--rho", "191"], "expected an integer from 0 to 190"),
+        (["train", "copying", "--hidden", "10", "--rho", "11"], "expected an integer from 0 to 10"),
+        (["train", "copying", "--iterations", "3", "--epochs", "1"], "both steps and epochs"),
+        (["train", "copying", "--set", "learning_rate=1"], "unknown key learning_rate"),
+        (["train", "copying", "--set", "seed"], "expected key=value"),
+        (["train", "copying", "--until", "accuracy=0.9"], "stops on loss or recall"),
+        (["train", "copying", "--dataset", "fashion"], "unknown key task.dataset"),
+        (["train", "mnist", "--length", "9"], "unknown key task.length"),
+        (["train", "copying", "--model", "lstm", "--rho", "3"], "rho"),
+        (["train", "copying", "--name", "../../etc"], "name = '../../etc': expected 1 to 100 letters"),
+        (["train", "copying", "--config", "none.toml"], "no config file none.toml"),
+        (["resume", "nowhere"], "no run directory nowhere"),
+        (["resume", "."], "it has no config.json"),
+        (["resume", ".", "--iterations", "0"], "expected an integer >= 1"),
+        (["eval", "nowhere"], "no run directory nowhere"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_exit_2_and_one_paragraph(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Traceback" not in error
+    assert not Path("runs").exists()
+
+
+def test_missing_data_is_exit_3_and_makes_no_directory(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCORNN_OFFLINE", "1")
+    assert main(["train", "mnist", "--out", "run"]) == 3
+    assert "train-images-idx3-ubyte" in capsys.readouterr().err
+    assert not Path("run").exists()
+
+
+def test_an_unusable_checkpoint_is_exit_4(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("--quiet", "--out", "run") == 0
+    for path in Path("run/checkpoints").glob("*/model.safetensors"):
+        path.write_bytes(b"\x80\x04cos\nsystem\n")
+    for command in ("resume", "eval"):
+        assert main([command, "run"]) == 4
+        assert "no usable checkpoint in run/checkpoints" in capsys.readouterr().err
+
+
+def test_divergence_is_exit_5(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scornn.tasks.Copying.loss", lambda self, outputs, batch: (outputs.sum() * torch.nan, 1))
+    assert train("--quiet", "--out", "run") == 5
+    assert "not finite at step 1: loss nan" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("out", ["file", "file/below", "/proc/none/run", "link"])
+def test_no_place_to_write_is_exit_6(out: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("file").write_text("")
+    Path("link").symlink_to("gone")
+    assert train("--quiet", "--out", out) == 6
+    assert out in capsys.readouterr().err
+
+
+def test_other_system_errors_are_exit_6_and_debug_shows_the_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "somewhere")
+
+    monkeypatch.setattr("scornn.cli.resume.parse", full)
+    assert main(["resume", "run"]) == 6
+    assert capsys.readouterr().err == "scornn: somewhere: No space left on device (ENOSPC)\n"
+    assert main(["resume", "run", "--debug"]) == 6
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_held_directory_is_exit_7(capsys: pytest.CaptureFixture[str]) -> None:
+    from scornn.train.run import Run
+
+    assert train("--quiet", "--out", "run") == 0
+    with Run(Path("run")):
+        assert main(["resume", "run"]) == 7
+        assert train("--quiet", "--out", "run") == 7
+    assert f"run is in use by process {os.getpid()}" in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    code = "import sys; from scornn.cli import main; sys.exit(main(['--help']))"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_doctor_tells_versions_backends_and_data(capsys: pytest.CaptureFixture[str], shared_data: Path) -> None:
+    assert main(["doctor", "--data", str(shared_data)]) == 0
+    said = capsys.readouterr().out
+    for part in (torch.__version__, "naive", "manual", "native", str(shared_data / "mnist")):
+        assert part in said
