@@ -18,7 +18,7 @@ def soft_orthogonality(model: nn.Module) -> Tensor:
     To be added to a loss with a factor λ.
 
     Example:
-        >>> float(soft_orthogonality(scornn.nn.build("irnn", 3, 5)))
+        >>> soft_orthogonality(scornn.nn.build("irnn", 3, 5)).item()
         0.0
     """
     terms = []
