@@ -1,8 +1,9 @@
 """Every example and every command of the README and the pages is run, in the order of the page.
 
-A `python` block runs as it stands, the blocks of one page sharing their names. Of an `sh` block every `scornn` command
-runs, in one folder for each page; training is cut to two steps and the benchmark to its smallest shape, so that what
-is tested is that the command works as it is written. `make` must name a target; `pip` and `git` are CI's business.
+All blocks of a page run in one folder. A `python` block runs as it stands, sharing its names with those before it. Of
+an `sh` block every `scornn` command runs, and `torchrun` with it; training is cut to two steps and the benchmark to its
+smallest shape, so that what is tested is that the command works as it is written. `make` must name a target; `pip`
+and `git` are CI's business.
 """
 
 from __future__ import annotations
@@ -16,67 +17,72 @@ from pathlib import Path
 
 import pytest
 
+from scornn.cli import main
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-PAGES = [page for page in PAGES if "_build" not in page.parts]
 FENCE = re.compile(r"^```(python|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DATA = os.environ.get("SCORNN_SHARED_DATA", str(ROOT.parent / "shared" / "data"))
 SMALL_DATA = ["--set", "task.train_size=100", "--set", "task.test_size=20"]
+SMALL_TASKS = ("copying", "adding", "mnist", "pmnist")
+ENDS = ("--iterations", "--epochs", "--until")
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    return [text for kind, text in FENCE.findall(page.read_text(encoding="utf-8")) if kind == language]
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return FENCE.findall(page.read_text(encoding="utf-8"))
 
 
-def with_blocks(language: str) -> list[Path]:
-    return [page for page in PAGES if blocks(page, language)]
-
-
-def commands(page: Path) -> list[str]:
-    text = "\n".join(blocks(page, "sh")).replace("\\\n", " ")
-    return [line.split("  #")[0].split(" # ")[0].strip() for line in text.splitlines() if line.strip()]
-
-
-def shortened(arguments: list[str]) -> list[str]:
-    """The arguments of a ``scornn`` command, with less to do."""
-    if arguments[0] == "train":
-        length = [i for i, argument in enumerate(arguments) if argument in ("--iterations", "--epochs", "--until")]
-        kept = [argument for i, argument in enumerate(arguments) if i not in length and i - 1 not in length]
-        return [*kept, "--iterations", "2", *(SMALL_DATA if arguments[1] in ("copying", "adding") else [])]
-    return arguments + {"bench": ["--shape", "small"], "reproduce": ["--scale", "smoke"]}.get(arguments[0], [])
+PAGES = [page for page in PAGES if "_build" not in page.parts and blocks(page)]
 
 
 def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", with_blocks("python"), ids=name)
-def test_examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def commands(block: str) -> list[str]:
+    lines = block.replace("\\\n", " ").splitlines()
+    return [line.split("  #")[0].split(" # ")[0].strip() for line in lines if line.strip()]
+
+
+def shortened(arguments: list[str]) -> list[str]:
+    """The arguments of a ``scornn`` command, with less to do."""
+    command, *rest = arguments
+    ends = [i for i, argument in enumerate(arguments) if argument in ENDS]
+    kept = [argument for i, argument in enumerate(arguments) if i not in ends and i - 1 not in ends]
+    if command == "train":
+        return [*kept, "--iterations", "2", "--threads", "1", *(SMALL_DATA if rest[0] in SMALL_TASKS else [])]
+    if command == "resume" and ends:
+        return [*kept, "--iterations", "3"]
+    return arguments + {"bench": ["--shape", "small"], "reproduce": ["--scale", "smoke"]}.get(command, [])
+
+
+def run(command: str) -> None:
+    program, *arguments = shlex.split(command)
+    if program == "make":
+        targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        assert set(arguments) <= targets, command
+    elif program == "scornn":
+        if not any("mnist" in argument for argument in arguments[:2]) or Path(DATA).is_dir():
+            assert main(shortened(arguments)) == 0, command
+    elif program == "torchrun":
+        first = arguments.index("scornn") + 1
+        launch = [sys.executable, "-m", "torch.distributed.run", *arguments[:first], *shortened(arguments[first:])]
+        done = subprocess.run(launch, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    else:
+        assert program in ("pip", "git", "cd", "python"), command
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCORNN_DATA", DATA)
+    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     namespace: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks(page, "python"):
-        exec(compile(block, name(page), "exec"), namespace)
-
-
-@pytest.mark.parametrize("page", with_blocks("sh"), ids=name)
-def test_commands(page: Path, tmp_path: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    data = os.environ.get("SCORNN_SHARED_DATA", str(ROOT.parent / "shared" / "data"))
-    environment = os.environ | {"SCORNN_DATA": data, "OMP_NUM_THREADS": "1", "SCORNN_CACHE": str(tmp_path / "cache")}
-    for command in commands(page):
-        program, *arguments = shlex.split(command)
-        if program == "make":
-            assert set(arguments) <= targets, command
-        elif program == "scornn":
-            if arguments[0] in ("train",) and "mnist" in arguments[1] and not Path(data).is_dir():
-                continue
-            done = subprocess.run(
-                [sys.executable, "-m", "scornn", *shortened(arguments)],
-                cwd=tmp_path,
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    for language, block in blocks(page):
+        if language == "python":
+            exec(compile(block, name(page), "exec"), namespace)
         else:
-            assert program in ("pip", "git", "cd", "torchrun", "python"), command
+            for command in commands(block):
+                run(command)
