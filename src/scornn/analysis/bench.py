@@ -1,0 +1,224 @@
+"""How fast the recurrence runs here, beside its peers and beside what the machine can do at all.
+
+Every shape is trained by all contenders in turns, and the shortest time of each counts, so that another program on the
+machine disturbs all of them or none. The rungs of the operator (``native``, ``manual``, ``naive``) get W as it is;
+what the Cayley transform adds is measured beside them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scornn.functional import scaled_cayley
+from scornn.ops import library, native, recurrence
+
+Step = Callable[[], object]
+PEERS = ("manual", "naive", "rnn", "lstm")
+LEAST_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A training step to be timed, and what it should reach: times faster than naive, than nn.RNN, share of peak."""
+
+    name: str
+    n: int
+    B: int
+    T: int
+    m: int
+    use: str  # of the states: "all" of them, the "last", or "all" of them without gradients: "inference"
+    naive: float
+    rnn: float
+    share: float | None = None
+
+    @property
+    def flops(self) -> float:
+        """2 for each multiply-add of U x and W h; twice as many again for the gradients."""
+        return (2.0 if self.use == "inference" else 6.0) * self.T * self.B * self.n * (self.n + self.m)
+
+    @property
+    def state_bytes(self) -> int:
+        return 4 * (self.T + 1) * self.B * self.n
+
+
+SHAPES = (
+    Shape("mnist-170", 170, 50, 784, 1, "last", naive=4.5, rnn=3.5, share=0.60),
+    Shape("mnist-512", 512, 50, 784, 1, "last", naive=1.7, rnn=1.8, share=0.70),
+    Shape("copying", 190, 20, 1020, 10, "all", naive=3.5, rnn=3.0, share=0.50),
+    Shape("adding", 170, 50, 750, 2, "last", naive=4.5, rnn=3.5, share=0.60),
+    Shape("speech", 224, 28, 400, 129, "all", naive=2.5, rnn=2.0, share=0.55),
+    Shape("small", 32, 8, 200, 4, "all", naive=10, rnn=5),
+    Shape("one-stream", 170, 1, 1000, 1, "inference", naive=5, rnn=4),
+)
+
+
+class Contenders:
+    """The same step of every contender, on the same input."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        random = torch.Generator().manual_seed(0)
+        n, B, T, m = shape.n, shape.B, shape.T, shape.m
+        self.x = torch.randn(T, B, m, generator=random)
+        self.h0 = torch.zeros(B, n)
+        self.W = torch.linalg.qr(torch.randn(n, n, generator=random))[0].requires_grad_()
+        self.U = torch.randn(n, m, generator=random).mul_(0.01).requires_grad_()
+        self.b = torch.zeros(n, requires_grad=True)
+        self.rnn = torch.nn.RNN(m, n)
+        self.lstm = torch.nn.LSTM(m, lstm_size(n, m))
+        self.gradients: dict[torch.Size, Tensor] = {}  # of the loss; made in the first round, which is not timed
+
+    def steps(self) -> dict[str, Step]:
+        rungs = ["manual", "naive"] if native.unavailable() else ["native", "manual", "naive"]
+        steps: dict[str, Step] = {name: lambda name=name: self._rung(name) for name in rungs}  # type: ignore[misc]
+        return steps | {"rnn": self._rnn, "lstm": self._lstm}
+
+    def _rung(self, backend: str) -> None:
+        parameters = [self.W, self.U, self.b]
+        with torch.set_grad_enabled(self.shape.use != "inference"):
+            output, h_n = recurrence(self.x, self.h0, *parameters, backend=backend)
+            self._finish(output, h_n, parameters)
+
+    def _rnn(self) -> None:
+        with torch.set_grad_enabled(self.shape.use != "inference"):
+            output, h_n = self.rnn(self.x)
+            self._finish(output, h_n, list(self.rnn.parameters()))
+
+    def _lstm(self) -> None:
+        with torch.set_grad_enabled(self.shape.use != "inference"):
+            output, (h_n, _) = self.lstm(self.x)
+            self._finish(output, h_n, list(self.lstm.parameters()))
+
+    def _finish(self, output: Tensor, h_n: Tensor, parameters: list[Tensor]) -> None:
+        if self.shape.use != "inference":
+            used = output if self.shape.use == "all" else h_n
+            if used.shape not in self.gradients:
+                self.gradients[used.shape] = torch.ones_like(used)
+            torch.autograd.grad(used, parameters, self.gradients[used.shape])
+
+
+def lstm_size(n: int, m: int) -> int:
+    """The LSTM whose parameters, 4 (m k + k² + k) counting one bias, are nearest in number to the scoRNN's."""
+    parameters = m * n + n * (n - 1) // 2 + n
+    return max(1, round((math.sqrt((m + 1) ** 2 + parameters) - (m + 1)) / 2))
+
+
+def shortest(steps: dict[str, Step], rounds: int) -> Iterator[dict[str, float]]:
+    """After each round the shortest seconds of every step so far; the steps take turns, after one to warm up."""
+    best = dict.fromkeys(steps, math.inf)
+    for number in range(rounds + 1):
+        for name, step in steps.items():
+            begun = time.perf_counter()
+            step()
+            if number:
+                best[name] = min(best[name], time.perf_counter() - begun)
+        yield best
+
+
+def last(results: Iterator[dict[str, float]]) -> dict[str, float]:
+    *_, final = results
+    return final
+
+
+def peak_flops(threads: int, seconds: float = 0.05, repeats: int = 8) -> float | None:
+    """The most float32 operations in a second that ``threads`` threads reached with fused multiply-adds alone."""
+    kernel = library.load()
+    if isinstance(kernel, str):
+        return None
+    iterations, best = 100_000, 0.0
+    begun = time.perf_counter()
+    kernel.peak(0, kernel.isa, iterations)
+    iterations = int(iterations * seconds / (time.perf_counter() - begun)) + 1
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(repeats):
+            begun = time.perf_counter()
+            done = sum(pool.map(lambda _: kernel.peak(0, kernel.isa, iterations), range(threads)))
+            best = max(best, done / (time.perf_counter() - begun))
+    return best
+
+
+def peak_memory(step: Step) -> int | None:
+    """Bytes that the process grew by at the most while the step ran; None where the system does not tell."""
+    status, clear = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not (status.exists() and clear.exists()):
+        return None
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+
+    def kilobytes(field: str) -> int:
+        line = next(line for line in status.read_text().splitlines() if line.startswith(field))
+        return int(line.split()[1])
+
+    clear.write_text("5")  # resets the high-water mark
+    before = kilobytes("VmRSS")
+    step()
+    return 1024 * (kilobytes("VmHWM") - before)
+
+
+def measure_shape(shape: Shape, peak: float | None, rounds: int, progress: Callable[[], None]) -> dict[str, Any]:
+    """Milliseconds, GFLOP/s, memory and ratios of every contender on one shape."""
+    steps = Contenders(shape).steps()
+    best: dict[str, float] = {}
+    for best in shortest(steps, max(rounds, LEAST_ROUNDS)):  # noqa: B007
+        progress()
+    ours = next(iter(steps))
+    result: dict[str, Any] = {"shape": shape.name, "n": shape.n, "B": shape.B, "T": shape.T, "m": shape.m}
+    result |= {"use": shape.use, "contender": ours, "lstm_n": lstm_size(shape.n, shape.m)}
+    result["milliseconds"] = {name: 1e3 * seconds for name, seconds in best.items()}
+    result["gflops"] = {name: shape.flops / best[name] / 1e9 for name in best if name != "lstm"}
+    result["times_faster_than"] = {name: best[name] / best[ours] for name in best if name != ours}
+    result["target"] = {"naive": shape.naive, "rnn": shape.rnn, "share_of_peak": shape.share}
+    result["share_of_peak"] = shape.flops / best[ours] / peak if peak else None
+    result["peak_memory"] = {name: peak_memory(step) for name, step in steps.items()}
+    result["state_bytes"] = shape.state_bytes
+    cayley = last(shortest({"cayley": cayley_step(shape.n, shape.use != "inference")}, 5))["cayley"]
+    result["cayley_milliseconds"] = 1e3 * cayley
+    result["cayley_share"] = cayley / (cayley + best[ours])
+    return result
+
+
+def cayley_step(n: int, train: bool = True) -> Step:
+    """The scaled Cayley transform of an n × n matrix, forward and, for training, backward."""
+    random = torch.Generator().manual_seed(0)
+    A = torch.randn(n, n, generator=random)
+    A = (A - A.mT).div_(2 * math.sqrt(n)).requires_grad_(train)
+    D, G = torch.ones(n), torch.randn(n, n, generator=random)
+
+    def step() -> None:
+        W = scaled_cayley(A, D)
+        if train:
+            torch.autograd.grad(W, A, G)
+
+    return step
+
+
+GROWTH = {
+    "T × 10": (Shape("", 170, 50, 78, 1, "last", 0, 0), Shape("", 170, 50, 780, 1, "last", 0, 0), 11.0),
+    "B × 4": (Shape("", 170, 50, 196, 1, "last", 0, 0), Shape("", 170, 200, 196, 1, "last", 0, 0), 4.4),
+}
+LONG = Shape("", 8, 1, 100_000, 1, "last", 0, 0)
+
+
+def measure_growth(rounds: int, progress: Callable[[], None]) -> dict[str, Any]:
+    """What ten times the steps and four times the batch cost, and the seconds of a sequence of 100,000 steps."""
+    growth = []
+    for name, (small, large, limit) in GROWTH.items():
+        pair = {key: next(iter(Contenders(s).steps().values())) for key, s in (("small", small), ("large", large))}
+        best = last(shortest(pair, max(rounds, LEAST_ROUNDS)))
+        growth.append({"change": name, "cost": best["large"] / best["small"], "limit": limit})
+        progress()
+    step = next(iter(Contenders(LONG).steps().values()))
+    seconds = last(shortest({"long": step}, LEAST_ROUNDS))["long"]
+    progress()
+    return {"growth": growth, "long": {"T": LONG.T, "n": LONG.n, "seconds": seconds}}

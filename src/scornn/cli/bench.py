@@ -1,0 +1,184 @@
+"""Measure the recurrence here: against its peers, and against what the machine can do.
+
+Each shape is a training step of one of the paper's experiments (one-stream: inference). All contenders take turns and
+the shortest time of each counts: the three backends of the operator, torch.nn.RNN of the same size, and torch.nn.LSTM
+with the same number of parameters. `--quick` takes a quarter of the steps of long sequences and the fewest rounds.
+
+Examples:
+    scornn bench --quick
+    scornn bench --shape copying --json
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import tyro
+
+from scornn.cli._options import flag, option, parse
+from scornn.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Flags:
+    quick: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Under a minute: shorter sequences, fewer rounds.")] = (
+        False
+    )
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Print one JSON object.")] = False
+    markdown: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Print the tables as Markdown.")] = False
+    shape: Annotated[str | None, option("NAME", "Measure this shape alone.")] = None
+    rounds: Annotated[int, option("N", "Turns of every contender (default 15, quick 5).")] = 0
+    threads: Annotated[int, option("N", "Threads (default: as many as cores).")] = 0
+
+
+def main(argv: list[str]) -> int:
+    flags = parse(Flags, argv, "bench", __doc__)
+    if flags.rounds < 0 or flags.threads < 0:
+        raise UsageError(f"expected --rounds and --threads of 1 or more; got {min(flags.rounds, flags.threads)}")
+
+    import torch
+
+    from scornn.analysis import bench
+
+    names = [shape.name for shape in bench.SHAPES]
+    if flags.shape is not None and flags.shape not in names:
+        raise UsageError(f"unknown shape {flags.shape!r}; the shapes are {', '.join(names)}")
+    if flags.threads:
+        torch.set_num_threads(flags.threads)
+    report = _measure(flags, [shape for shape in bench.SHAPES if flags.shape in (None, shape.name)])
+    if flags.json:
+        print(json.dumps(report, indent=2))
+    else:
+        _show(report, flags.markdown)
+    return 0
+
+
+def _measure(flags: Flags, shapes: list[Any]) -> dict[str, Any]:
+    import torch
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from scornn.analysis import bench
+    from scornn.ops import backends, library
+    from scornn.train import provenance
+
+    rounds = flags.rounds or (bench.LEAST_ROUNDS if flags.quick else 15)
+    if flags.quick:
+        shapes = [dataclasses.replace(s, T=s.T // 4) if s.T >= 400 and s.use != "inference" else s for s in shapes]
+    growth = flags.shape is None
+    kernel = library.load()
+    report: dict[str, Any] = {
+        "machine": provenance.machine(),
+        "versions": provenance.versions(),
+        "threads": torch.get_num_threads(),
+        "backends": backends(),
+        "instruction_set": None if isinstance(kernel, str) else kernel.isa_name,
+        "quick": flags.quick,
+        "rounds": rounds,
+    }
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("peak", total=len(shapes) * (max(rounds, bench.LEAST_ROUNDS) + 1) + 3 * growth)
+        peaks = [bench.peak_flops(torch.get_num_threads())]
+        report["shapes"] = []
+        for shape in shapes:
+            bar.update(task, description=shape.name)
+            report["shapes"].append(bench.measure_shape(shape, peaks[0], rounds, lambda: bar.advance(task)))
+            peaks.append(bench.peak_flops(torch.get_num_threads()))
+        if growth:
+            bar.update(task, description="growth")
+            report |= bench.measure_growth(rounds, lambda: bar.advance(task))
+    _against_the_best_peak(report, [peak for peak in peaks if peak])
+    return report
+
+
+def _against_the_best_peak(report: dict[str, Any], peaks: list[float]) -> None:
+    """The peak is measured between the shapes too, and the highest counts for all of them."""
+    report["peak_gflops"] = max(peaks) / 1e9 if peaks else None
+    for shape in report["shapes"]:
+        if peaks:
+            shape["share_of_peak"] = shape["gflops"][shape["contender"]] / report["peak_gflops"]
+
+
+def _show(report: dict[str, Any], markdown: bool) -> None:
+    machine = report["machine"]
+    peak = f"{report['peak_gflops']:.0f} GFLOP/s" if report["peak_gflops"] else "unknown"
+    kernel = report["instruction_set"] or report["backends"]["native"]
+    print(f"{machine['processor']}, {machine['cores']} cores, {report['threads']} threads, torch ", end="")
+    print(f"{report['versions']['torch']}, kernel {kernel}, FMA peak {peak}, float32.\n")
+    _table(_shape_rows(report), markdown)
+    if "long" in report:
+        print()
+        _table(_growth_rows(report), markdown)
+
+
+def _shape_rows(report: dict[str, Any]) -> list[list[str]]:
+    contender = report["shapes"][0]["contender"]
+    rows = [
+        [
+            "shape (n, B, T, m; used)",
+            f"{contender} ms",
+            "GFLOP/s",
+            "of peak (goal)",
+            "× naive (goal)",
+            "× nn.RNN (goal)",
+            "× nn.LSTM",
+            "× manual",
+            "memory / states",
+            "Cayley",
+        ]
+    ]
+    for s in report["shapes"]:
+        faster, target, share = s["times_faster_than"], s["target"], s["share_of_peak"]
+        memory = s["peak_memory"][contender]
+        rows.append(
+            [
+                f"{s['shape']} ({s['n']}, {s['B']}, {s['T']}, {s['m']}; {s['use']})",
+                f"{s['milliseconds'][contender]:.2f}",
+                f"{s['gflops'][contender]:.0f}",
+                "-" if share is None else f"{share:.2f}" + _goal(target["share_of_peak"]),
+                f"{faster['naive']:.1f}" + _goal(target["naive"]),
+                f"{faster['rnn']:.1f}" + _goal(target["rnn"]),
+                f"{faster['lstm']:.1f}",
+                f"{faster['manual']:.1f}" if "manual" in faster else "1",
+                "-" if memory is None else f"{memory / s['state_bytes']:.2f}",
+                f"{100 * s['cayley_share']:.1f} %",
+            ]
+        )
+    return rows
+
+
+def _goal(target: float | None) -> str:
+    return "" if target is None else f" ({target:g})"
+
+
+def _growth_rows(report: dict[str, Any]) -> list[list[str]]:
+    rows = [["growth", "measured", "goal"]]
+    rows += [[f"cost of {g['change']}", f"× {g['cost']:.2f}", f"≤ × {g['limit']:g}"] for g in report["growth"]]
+    long = report["long"]
+    rows.append([f"training step, T = {long['T']:,}, n = {long['n']}", f"{long['seconds']:.2f} s", "seconds"])
+    return rows
+
+
+def _table(rows: list[list[str]], markdown: bool) -> None:
+    if markdown:
+        for number, row in enumerate(rows):
+            print(f"| {' | '.join(row)} |")
+            if number == 0:
+                print("|" + "---|" * len(row))
+        return
+
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for number, title in enumerate(rows[0]):
+        table.add_column(title, justify="right" if number else "left")
+    for row in rows[1:]:
+        table.add_row(*row)
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160).print(table)
