@@ -50,6 +50,7 @@ class Flags:
     backend: Annotated[str | None, option("B", "auto, native, manual or naive; see `scornn doctor`.")] = None
     device: Annotated[str | None, option("D", "cpu or cuda.")] = None
     dataset: Annotated[str | None, option("NAME", "mnist or fashion, for the tasks mnist and pmnist.")] = None
+    corpus: Annotated[str | None, option("NAME", "timit, iban or folder, for the task speech.")] = None
     data: Annotated[str | None, option("DIR", "Folder with the data files; else SCORNN_DATA, else the cache.")] = None
     out: Annotated[str | None, option("RUN", "Run directory; else runs/TASK-MODEL-N-sSEED.")] = None
     name: Annotated[str | None, option("NAME", "A label for tables and for the directory under runs/.")] = None
@@ -82,7 +83,14 @@ _NUMBERS = {
     "eval_every": "eval_every",
     "checkpoint_every": "checkpoint_every",
 }
-_WORDS = {"model": "model.name", "backend": "backend", "device": "device", "dataset": "task.dataset", "name": "name"}
+_WORDS = {
+    "model": "model.name",
+    "backend": "backend",
+    "device": "device",
+    "dataset": "task.dataset",
+    "corpus": "task.corpus",
+    "name": "name",
+}
 
 
 def main(argv: list[str]) -> int:

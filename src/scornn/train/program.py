@@ -12,7 +12,7 @@ import msgspec
 import torch
 
 from scornn import tasks
-from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError
+from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
 from scornn.train import checkpoint, distributed, provenance, state
 from scornn.train.board import open_board
 from scornn.train.config import Config, config_hash
@@ -88,16 +88,28 @@ def resume(
         world.close()
 
 
-def evaluate(path: Path, *, best: bool = False, data: Path | None = None) -> dict[str, Any]:
-    """Every metric of every split but the training one, with the newest or the best weights of a run."""
+def evaluate(
+    path: Path, *, best: bool = False, data: Path | None = None, audio: Path | None = None, quiet: bool = True
+) -> dict[str, Any]:
+    """Every metric of every split but the training one, with the newest or the best weights of a run.
+
+    ``audio`` is a folder for rebuilt speech; its scores are then part of the result.
+    """
     task, engine, saved = load(path, best=best, data=data)
-    return {
+    if audio is not None and not isinstance(task, tasks.Speech):
+        raise UsageError(f"--audio rebuilds speech, but {path} is a run of {task.name}")
+    result: dict[str, Any] = {
         "run": str(path),
         "step": saved.step,
         "parameters": engine.parameter_count(),
         "orthogonality": engine.orthogonality(),
         "splits": {split: engine.evaluate(split) for split in task.splits if split != "train"},
     }
+    if audio is not None and isinstance(task, tasks.Speech):
+        from scornn.metrics.reconstruct import evaluate_audio
+
+        result["audio"] = evaluate_audio(engine.model, task, audio, progress=not quiet)
+    return result
 
 
 def load(
