@@ -1,94 +1,153 @@
-"""The paper's settings: found for every task and model, complete, and of the published size."""
+"""The paper's settings: each builds, has its number of parameters, can be trained, and stands where the paper has it."""
 
-from typing import Any
+from __future__ import annotations
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from scornn.errors import UsageError
-from scornn.nn import parameter_count
-from scornn.paper.presets import TASKS, choose, presets, resolve
-from scornn.train.engine import build_model
+from scornn.nn.registry import parameter_count
+from scornn.paper import match
+from scornn.paper.items import ITEMS, chosen
+from scornn.paper.presets import presets
+from scornn.paper.scale import Cost, settings, within
+from scornn.tasks import Batch, Task
+from scornn.train.config import build, to_table
+from scornn.train.distributed import World
+from scornn.train.engine import Engine, build_model
 from scornn.train.tables import merge
 
-SIZES = {"copying": (10, 9), "adding": (2, 1), "mnist": (1, 10), "speech": (129, 129)}
+NAMES = list(presets())
+SIZES = {"copying": (10, 9, "all"), "adding": (2, 1, "last"), "mnist": (1, 10, "last"), "speech": (129, 129, "all")}
 
 
-class Shape:
-    """The sizes of a task, without its data."""
+class Toy(Task):
+    """Random sequences with the input, output and reading of a task of the paper."""
 
-    read = "all"
+    name = "toy"
+    splits = ("train", "test")
+    baseline = None
+    headline = "loss"
+    goal = "min"
 
-    def __init__(self, name: str) -> None:
-        self.input_size, self.output_size = SIZES[name]
+    def __init__(self, like: str) -> None:
+        self.input_size, self.output_size, self.read = SIZES[like]
 
+    def size(self, split: str) -> int:
+        return 2
 
-@pytest.mark.parametrize("name", presets())
-def test_a_preset_resolves_to_itself_and_has_its_number_of_parameters(name: str) -> None:
-    preset = presets()[name]
-    config, origin = resolve(preset.config)
-    assert name in origin
-    if preset.parameters < 300_000:
-        model = build_model(config, Shape(preset.config["task"]["name"]))  # type: ignore[arg-type]
-        assert parameter_count(model) == preset.parameters
+    def batch_size(self, split: str) -> int:
+        return 2
 
+    def batch(self, split: str, epoch: int, step: int) -> Batch:
+        shape = (6, 2, self.output_size) if self.read == "all" else (2, self.output_size)
+        return Batch(torch.rand(6, 2, self.input_size), torch.rand(shape))
 
-@pytest.mark.parametrize(
-    ("task", "model", "expected"),
-    [
-        ("copying", {}, {"hidden": 190, "rho": 95, "lr": 1e-3, "recurrent": 1e-4}),
-        ("copying", {"hidden": 64}, {"hidden": 64, "rho": 32, "lr": 1e-3, "recurrent": 1e-4}),
-        ("mnist", {}, {"hidden": 170, "rho": 17, "lr": 1e-3, "recurrent": 1e-4}),
-        ("mnist", {"hidden": 512}, {"hidden": 512, "rho": 51, "lr": 1e-3, "recurrent": 1e-5}),
-        ("pmnist", {"hidden": 360}, {"hidden": 360, "rho": 180, "lr": 1e-3, "recurrent": 1e-5}),
-        ("adding", {}, {"hidden": 170, "rho": 119, "lr": 1e-3, "recurrent": 1e-4}),
-    ],
-)
-def test_the_papers_settings_are_the_defaults(task: str, model: dict[str, Any], expected: dict[str, Any]) -> None:
-    config, _ = resolve({"task": TASKS[task], "model": model})
-    rules = config.optimizer
-    found = (config.model.hidden, config.model.options["rho"], rules.rest.lr, rules.recurrent.lr)
-    assert found == tuple(expected.values())
-    assert config.seed == 5544
+    def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
+        return F.mse_loss(outputs, batch.targets, reduction="sum"), batch.targets.numel()
+
+    def measure(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
+        total, count = self.loss(outputs, batch)
+        return {"loss": (total.item(), count)}
 
 
-def test_rho_of_adding_goes_by_length() -> None:
-    for length, rho in ((200, 85), (400, 119), (750, 119)):
-        config, _ = resolve({"task": {"name": "adding", "length": length}})
-        assert config.model.options["rho"] == rho
-        assert config.epochs == 10
+def task_of(name: str) -> Toy:
+    return Toy(presets()[name].config["task"]["name"])
 
 
-def test_iterations_take_the_place_of_epochs() -> None:
-    config, _ = resolve({"task": TASKS["mnist"], "steps": 7})
-    assert (config.steps, config.epochs) == (7, None)
+@pytest.mark.parametrize("name", NAMES)
+def test_has_its_number_of_parameters(name: str) -> None:
+    config = build(merge({"threads": 1}, presets()[name].config))
+    assert parameter_count(build_model(config, task_of(name))) == presets()[name].parameters
 
 
-def test_a_model_without_a_setting_says_so() -> None:
-    config, origin = resolve({"task": TASKS["copying"], "model": {"name": "gru"}})
-    assert config.model.name == "gru"
-    assert "gives no setting of gru" in origin
-    assert choose(TASKS["copying"], "gru") is None
+@pytest.mark.parametrize("name", NAMES)
+def test_takes_a_step_at_a_small_size(name: str) -> None:
+    item = next(item for item in ITEMS.values() if name in item.presets)
+    config = settings(presets()[name], item, "smoke", seed=1, threads=1, corpus=None, data=None)
+    assert config.model.hidden == 8
+    engine = Engine(config, task_of(name), World())
+    before = [p.detach().clone() for p in engine.parameters]
+    first = engine.step(0, 0).loss
+    assert first > 0
+    assert all(not torch.equal(a, b) for a, b in zip(before, engine.parameters, strict=True) if b.grad.abs().max() > 0)
+    error = engine.orthogonality()
+    assert error is None or error < 1e-4
 
 
-def test_a_whole_config_stands_on_its_own() -> None:
-    config, _ = resolve({"task": TASKS["copying"]})
-    from scornn.train.config import to_table
+def test_every_published_figure_is_in_its_item_and_the_reverse() -> None:
+    published = {(p.item, name) for name, preset in presets().items() for p in preset.published}
+    assert published == {(item.name, name) for item in ITEMS.values() for name in item.presets}
+    rows = {name: len(item.presets) for name, item in ITEMS.items()}
+    assert rows == {
+        "fig-copying": 10,
+        "fig-adding": 18,
+        "table-mnist": 22,
+        "table-timit": 12,
+        "fig-orthogonality": 2,
+        "fig-gradients": 2,
+        "table-timing": 14,
+    }
 
-    whole = to_table(config)
-    del whole["model"]["options"]["rho"]
-    again, _ = resolve(whole)
-    assert "rho" not in again.model.options
+
+def test_published_values() -> None:
+    """A few cells of the paper's tables, by hand."""
+
+    def value(name: str, item: str, split: str = "test") -> float | None:
+        return next(p.value for p in presets()[name].published if p.item == item and p.split == split)
+
+    assert value("mnist-scornn-170", "table-mnist") == 0.973
+    assert value("pmnist-scornn-512", "table-mnist") == 0.966
+    assert value("pmnist-full-urnn-116", "table-mnist") == 0.925
+    assert value("mnist-urnn-2170", "table-timing") == 50.1
+    assert value("timit-scornn-425", "table-timit", "valid") == 7.97
+    assert value("timit-urnn-158", "table-timit") == 18.51
 
 
-@pytest.mark.parametrize(
-    ("table", "said"),
-    [
-        ({"task": {"name": "copyng"}}, "unknown task 'copyng'; did you mean copying"),
-        ({}, "unknown task None"),
-        ({"task": 3}, "expected tables"),
-        ({"task": {"name": "copying"}, "model": {"name": "scorn"}}, "unknown model 'scorn'; did you mean scornn"),
-    ],
-)
-def test_unknown_names_are_refused(table: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        resolve(merge(table, {}))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_of_a_preset_is_known_by_its_settings(name: str) -> None:
+    table = match.whole(name)
+    assert match.preset_of(table) is presets()[name]
+    assert match.differences(table, presets()[name]) == []
+    assert not match.is_reduced(table, presets()[name])
+    longer = {**table, "task": {**table["task"], "length": 12345}}
+    assert match.preset_of(longer) is None
+
+
+def test_a_run_named_after_a_preset_belongs_to_it_and_says_what_differs() -> None:
+    preset = presets()["copying-1000-scornn-190"]
+    config = settings(preset, ITEMS["fig-copying"], "smoke", seed=7, threads=1, corpus=None, data=None)
+    table = to_table(config)
+    assert match.preset_of(table) is preset
+    assert match.is_reduced(table, preset)
+    assert "n 8 instead of 190" in match.differences(table, preset)
+    assert match.length({"steps": 4000, "epochs": 4.0}, preset) == "4,000 of 10,000 iterations"
+    assert match.length({"steps": 10000, "epochs": 10.0}, preset) == "10,000 iterations"
+    assert match.length({"epochs": 3.5}, presets()["mnist-scornn-170"]) == "3.5 of 70 epochs"
+
+
+def test_an_open_corpus_is_named() -> None:
+    preset = presets()["timit-scornn-224"]
+    config = settings(preset, ITEMS["table-timit"], "paper", seed=7, threads=1, corpus="iban", data=None)
+    assert match.preset_of(to_table(config)) is preset
+    assert match.differences(to_table(config), preset) == ["corpus iban instead of timit"]
+
+
+@pytest.mark.parametrize(("step", "evaluation"), [(0.1, 1.0), (0.1, 500.0), (50.0, 1e-3), (1e-5, 1e-5)])
+def test_a_time_limit_is_kept(step: float, evaluation: float) -> None:
+    preset = presets()["copying-1000-scornn-190"]
+    config = settings(preset, ITEMS["fig-copying"], "short", seed=7, threads=1, corpus=None, data=None)
+    cut = within(config, 300, Cost(step=step, evaluation=evaluation), 10_000)
+    assert cut.steps is not None
+    assert 1 <= cut.steps <= 10_000
+    share = cut.task.test_size / config.task.test_size
+    spent = cut.steps * step + (cut.steps // cut.eval_every + 1) * evaluation * share
+    assert spent <= 300 * 1.1 or cut.task.test_size == 20
+    assert cut.eval_every <= cut.steps
+
+
+def test_unknown_item() -> None:
+    with pytest.raises(Exception, match="did you mean fig-copying"):
+        chosen("fig-copy")
+    assert len(chosen("all")) == 7

@@ -120,7 +120,7 @@ def _jobs(items: list[Item], request: Request) -> list[_Job]:
                     corpus=request.corpus,
                     data=str(request.data) if request.data else None,
                 )
-                seconds = _seconds(request, len(chosen) * seeds)
+                seconds = None if item.kind == "gradients" else _seconds(request, len(chosen) * seeds)
                 key = f"{item.kind == 'timing'} {config.name}"
                 before = found.get(key)
                 if before is None or (before.seconds is not None and (seconds is None or seconds > before.seconds)):
