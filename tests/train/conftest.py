@@ -123,13 +123,15 @@ class Forker:
         assert self._process.stdout
         return self._process.stdout.readline().strip()
 
-    def start(self, cwd: Path, *argv: str, limit: int | None = None, trace: bool = False) -> Job:
+    def start(
+        self, cwd: Path, *argv: str, limit: int | None = None, trace: bool = False, output: str | None = None
+    ) -> Job:
         assert self._process.stdin
-        output = cwd / "output.txt"
-        job = {"argv": argv, "cwd": str(cwd), "output": str(output), "limit": limit, "trace": trace}
+        output = output or str(cwd / "output.txt")
+        job = {"argv": argv, "cwd": str(cwd), "output": output, "limit": limit, "trace": trace}
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
-        return Job(self, output)
+        return Job(self, Path(output))
 
     def close(self) -> None:
         assert self._process.stdin

@@ -116,11 +116,15 @@ class Run:
         self.path = path
         self.checkpoints = durable.make_directory(durable.make_directory(path) / "checkpoints")
         self._lock = self._hold()
-        with durable.storage_errors(path):
-            durable.remove_temporaries(path)
-            checkpoint.clean(self.checkpoints)
-            self._metrics = open(path / "metrics.jsonl", "ab")  # noqa: SIM115
-            self._log = open(path / "log.txt", "a", encoding="utf-8", buffering=1)  # noqa: SIM115
+        try:
+            with durable.storage_errors(path):
+                durable.remove_temporaries(path)
+                checkpoint.clean(self.checkpoints)
+                self._metrics = open(path / "metrics.jsonl", "ab")  # noqa: SIM115
+                self._log = open(path / "log.txt", "a", encoding="utf-8", buffering=1)  # noqa: SIM115
+        except BaseException:
+            os.close(self._lock)
+            raise
 
     def _hold(self) -> int:
         with durable.storage_errors(self.path / "lock"):

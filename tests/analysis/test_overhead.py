@@ -1,0 +1,20 @@
+"""What a training step spends around the recurrence can be measured for any config."""
+
+import pytest
+
+from scornn.analysis.overhead import PARTS, measure
+from scornn.paper.presets import TASKS, resolve
+
+
+@pytest.mark.parametrize(("model", "options"), [("scornn", {}), ("scornn", {"num_layers": 2}), ("lstm", {})])
+def test_the_parts_make_the_step(model: str, options: dict[str, int]) -> None:
+    task = {**TASKS["copying"], "length": 10, "train_size": 40, "test_size": 20}
+    config, _ = resolve({"task": task, "model": {"name": model, "hidden": 5, "options": options}, "threads": 1})
+    found = measure(config, steps=4, warmup=2)
+    assert set(found["parts"]) == set(PARTS)
+    assert found["step"] == pytest.approx(sum(found["parts"].values()))
+    assert all(milliseconds > 0 for milliseconds in found["parts"].values())
+    if model == "scornn" and not options:
+        assert found["share"] == pytest.approx(1 - found["recurrence"] / found["step"])
+    else:
+        assert found["recurrence"] is None

@@ -1,0 +1,87 @@
+"""What people see: a bar in a terminal, lines elsewhere, TensorBoard where it is wanted."""
+
+import importlib.util
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scornn.errors import UsageError
+from scornn.train import board, program
+from scornn.train.config import Config, to_json
+from scornn.train.progress import Figures, Plain
+
+Small = Callable[..., Config]
+
+
+def test_a_terminal_gets_a_bar_and_its_cursor_back(small: Small, forker: Any, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(to_json(small()))
+    master, slave = os.openpty()
+    seen = bytearray()
+
+    def read() -> None:
+        try:
+            while data := os.read(master, 4096):
+                seen.extend(data)
+        except OSError:  # how Linux says that nobody holds the other end
+            pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    argv = ("train", "--config", "config.json", "--out", "run", "--tensorboard", "off")
+    job = forker.start(tmp_path, *argv, output=os.ttyname(slave))
+    code = job.wait()
+    os.close(slave)
+    reader.join()
+    os.close(master)
+    text = seen.decode()
+    assert code == 0, text
+    for part in ("14/14", "100%", "loss ", "(baseline 0.6931)", "test recall", "steps/s", "left", "‖WᵀW−I‖", "done: "):
+        assert part in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+def test_lines_for_everything_else(small: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program.start(small(), tmp_path / "run", tensorboard=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" · ")[0] for line in lines if line.startswith("step")] == [
+        "step 4/14",
+        "step 8/14",
+        "step 12/14",
+        "step 14/14",
+    ]
+    assert "\x1b" not in "".join(lines)
+
+
+def test_a_reader_that_leaves_does_not_end_the_training() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream:
+        display = Plain(Figures(10, None, "mse"), stream)
+        display.say("nobody hears")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), writer)
+
+
+def test_figures_in_a_line() -> None:
+    figures = Figures(total=100, baseline=0.5, headline="accuracy")
+    assert figures.text() == ""
+    figures.loss, figures.orthogonality = 0.25, 1e-6
+    figures.evaluation = {"valid": {"accuracy": 0.5}, "test": {"accuracy": 0.75}}
+    assert figures.text() == "loss 0.25 (baseline 0.5) · valid accuracy 0.5 · test accuracy 0.75 · ‖WᵀW−I‖ 1.0e-06"
+
+
+def test_tensorboard_where_it_is_wanted(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tensorboard")
+    program.start(small(), tmp_path / "with", quiet=True, tensorboard=True)
+    program.start(small(), tmp_path / "without", quiet=True, tensorboard=False)
+    assert list((tmp_path / "with" / "tensorboard").glob("events.*"))
+    assert not (tmp_path / "without" / "tensorboard").exists()
+    monkeypatch.setattr(
+        board, "find_spec", lambda name: None if name == "tensorboard" else importlib.util.find_spec(name)
+    )
+    assert board.open_board(None, tmp_path, 0) is None
+    with pytest.raises(UsageError, match=r"pip install \"scornn\[tensorboard\]\""):
+        board.open_board(True, tmp_path, 0)
