@@ -1,4 +1,4 @@
-"""The paper's settings: each builds, has its number of parameters, can be trained, and stands where the paper has it."""
+"""The paper's settings: each builds, has its number of parameters, can be trained, and stands where it should."""
 
 from __future__ import annotations
 

@@ -1,0 +1,188 @@
+"""`scornn reproduce` at the smoke scale: what it makes, what it does not repeat, and what it says is missing."""
+
+from __future__ import annotations
+
+import csv
+import json
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scornn.cli import main
+from scornn.errors import UsageError
+from scornn.paper.items import ITEMS
+from scornn.paper.presets import presets
+from scornn.paper.reproduce import Request, reproduce
+from scornn.paper.scale import settings
+from scornn.train import program
+
+ROWS = ("copying-1000-scornn-190", "copying-2000-lstm-68")
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SCORNN_OFFLINE", "1")
+    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SCORNN_DATA", raising=False)
+
+
+def only(*names: str) -> list[str]:
+    return [word for name in names for word in ("--only", name)]
+
+
+def metrics(path: Path) -> list[dict[str, object]]:
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+
+
+def test_makes_numbers_figures_and_page_and_repeats_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    command = ["reproduce", "fig-copying", "--out", str(out), "--seeds", "2", *only(*ROWS)]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "[4/4] copying-2000-lstm-68-s5545" in said
+    assert {p.name for p in (out / "runs").iterdir()} == {f"{row}-s{seed}" for row in ROWS for seed in (5544, 5545)}
+    assert {"fig-copying.svg", "fig-copying.png"} <= {p.name for p in (out / "figures").iterdir()}
+    numbers = json.loads((out / "numbers.json").read_text())
+    found = {(n["preset"], n["measure"]): n for n in numbers}
+    scornn = found["copying-1000-scornn-190", "cross-entropy"]
+    values = [
+        json.loads((out / "runs" / f"{ROWS[0]}-s{seed}" / "summary.json").read_text())["final"]["test"]["loss"]
+        for seed in (5544, 5545)
+    ]
+    assert scornn["values"] == values
+    assert scornn["here"] == pytest.approx(np.mean(values))
+    assert scornn["standard deviation"] == pytest.approx(np.std(values, ddof=1))
+    assert scornn["budget"].startswith("smoke: 4 iterations, n 8, T 20")
+    assert found["copying-1000-lstm-68", "cross-entropy"]["here"] is None
+    assert found["copying-1000-lstm-68", "cross-entropy"]["budget"] == "missing"
+    table = list(csv.DictReader((out / "numbers.csv").read_text().splitlines()))
+    assert len(table) == len(numbers)
+    page = (out / "page.html").read_text()
+    assert "2 seeds" in page
+    assert "missing" in page
+    before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/summary.json")}
+    assert main(command) == 0
+    assert {path: path.stat().st_mtime_ns for path in out.glob("runs/*/summary.json")} == before
+    assert "already there" in capsys.readouterr().out
+
+
+def test_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    item = ITEMS["fig-copying"]
+    for name in ("whole", "cut"):
+        request = Request(out=tmp_path / name, only=ROWS[:1], quiet=True)
+        if name == "cut":
+            config = settings(presets()[ROWS[0]], item, "smoke", seed=5544, threads=1, corpus=None, data=None)
+            path = tmp_path / name / "runs" / str(config.name)
+            program.start(config, path, quiet=True, tensorboard=False)
+            newest = path / "checkpoints" / "step-4"
+            for file in newest.iterdir():
+                file.unlink()
+            newest.rmdir()  # as if killed before the last checkpoint
+            (path / "summary.json").unlink()
+        assert reproduce([item], request).signal == 0
+    whole, cut = (tmp_path / name / "runs" / f"{ROWS[0]}-s5544" for name in ("whole", "cut"))
+    assert metrics(whole) == metrics(cut)
+    assert json.loads((cut / "summary.json").read_text())["finished"] is True
+
+
+def test_a_longer_time_goes_on_with_the_run(tmp_path: Path) -> None:
+    item, row = ITEMS["fig-adding"], "adding-200-scornn-170"
+    plan = {"scale": "smoke", "costs": {row: {"step": 1.0, "evaluation": 0.01}}}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    steps = []
+    for minutes in (2.5 / 60, 3.5 / 60):
+        reproduce([item], Request(out=tmp_path, only=(row,), minutes=minutes, quiet=True))
+        steps.append(json.loads((tmp_path / "runs" / f"{row}-s5544" / "summary.json").read_text())["steps"])
+    assert steps == [2, 3]
+
+
+def test_other_scale_or_settings_in_the_same_directory_are_refused(tmp_path: Path) -> None:
+    request = Request(out=tmp_path, only=ROWS[:1], quiet=True)
+    reproduce([ITEMS["fig-copying"]], request)
+    with pytest.raises(UsageError, match="scale 'smoke', not 'paper'"):
+        reproduce([ITEMS["fig-copying"]], Request(out=tmp_path, scale="paper", only=ROWS[:1], quiet=True))
+    config = tmp_path / "runs" / f"{ROWS[0]}-s5544" / "config.json"
+    table = json.loads(config.read_text())
+    table["optimizer"]["rest"]["lr"] = 0.5
+    config.write_text(json.dumps(table))
+    with pytest.raises(UsageError, match="other settings"):
+        reproduce([ITEMS["fig-copying"]], request)
+
+
+def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert main(["reproduce", "table-timing", "--out", str(out), *only("mnist-rnn-116", "mnist-rnn-360")]) == 3
+    captured = capsys.readouterr()
+    assert "2 rows of table-timing have no result: MNIST is missing" in captured.err
+    assert captured.out.count("MNIST is missing") == 1
+    assert set(json.loads((out / "missing.json").read_text())) == {"mnist-rnn-116", "mnist-rnn-360"}
+    assert "MNIST is missing" in (out / "page.html").read_text()
+    assert main(["reproduce", "table-timit", "--out", str(out), *only("timit-lstm-84")]) == 3
+    assert "--corpus iban" in capsys.readouterr().err
+
+
+def test_speech_on_a_folder_is_labelled(tmp_path: Path) -> None:
+    data, out = tmp_path / "data", tmp_path / "out"
+    rng = np.random.default_rng(0)
+    for speaker in ("ann", "bob", "cem"):
+        (data / speaker).mkdir(parents=True)
+        for number in range(2):
+            with wave.open(str(data / speaker / f"{number}.wav"), "wb") as file:
+                file.setparams((1, 2, 8000, 0, "NONE", ""))
+                file.writeframes(rng.integers(-5000, 5000, 4000 + 400 * number).astype("<i2").tobytes())
+    command = ["reproduce", "table-timit", "--corpus", "folder", "--data", str(data), "--out", str(out)]
+    assert main([*command, *only("timit-scornn-224")]) == 0
+    numbers = {
+        n["measure"]: n for n in json.loads((out / "numbers.json").read_text()) if n["preset"] == "timit-scornn-224"
+    }
+    assert "corpus folder" in numbers["eval MSE"]["budget"]
+    assert numbers["eval MSE"]["here"] < numbers["eval MSE, valid frames"]["here"]
+    assert numbers["SegSNR"]["here"] is not None
+    assert numbers["valid MSE"]["published"] == 9.26
+
+
+@pytest.mark.slow
+def test_everything_that_needs_no_data(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert main(["reproduce", "all", "--out", str(out), "--quiet"]) == 0
+    numbers = json.loads((out / "numbers.json").read_text())
+    generated = [n for n in numbers if n["item"] in ("fig-copying", "fig-adding", "fig-gradients")]
+    assert {n["preset"] for n in generated if n["here"] is None} == set()
+    assert all(n["budget"] == "missing" for n in numbers if n["item"] in ("table-mnist", "table-timing"))
+    made = {p.name for p in (out / "figures").iterdir()}
+    assert made == {
+        f"{item}.{kind}" for item in ("fig-copying", "fig-adding", "fig-gradients") for kind in ("svg", "png")
+    }
+
+
+@pytest.mark.slow
+def test_mnist_rows_with_the_real_images(tmp_path: Path, shared_data: Path) -> None:
+    out = tmp_path / "out"
+    rows = ("mnist-scornn-512", "mnist-full-urnn-512", "pmnist-eurnn-512", "mnist-ornn-256")
+    command = ["reproduce", "all", "--out", str(out), "--quiet", "--data", str(shared_data), *only(*rows)]
+    assert main(command) == 0
+    numbers = {(n["item"], n["preset"], n["measure"]): n for n in json.loads((out / "numbers.json").read_text())}
+    for row in rows:
+        assert 0 <= numbers["table-mnist", row, "accuracy"]["here"] <= 1
+    for row in rows[:2]:
+        assert 0 < numbers["fig-orthogonality", row, "last"]["here"] < 1e-5
+        assert numbers["table-timing", row, "minutes per epoch"]["here"] > 0
+        assert "scaled to 1,100" in numbers["table-timing", row, "minutes per epoch"]["budget"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fig-copyng"], "did you mean fig-copying"),
+        (["fig-copying", "--only", "mnist-scornn-170"], "no such preset in fig-copying"),
+        (["fig-copying", "--seeds", "0"], "--seeds 0"),
+        (["fig-copying", "--minutes", "-1"], "--minutes -1"),
+        (["fig-copying", "some-run"], "only `scornn reproduce record` takes runs"),
+    ],
+)
+def test_refusals(arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", *arguments, "--out", str(tmp_path / "out")]) == 2
+    assert said in capsys.readouterr().err
