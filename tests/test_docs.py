@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from scornn.cli import main
+from scornn.paper.items import chosen
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -44,16 +45,26 @@ def commands(block: str) -> list[str]:
     return [line.split("  #")[0].split(" # ")[0].strip() for line in lines if line.strip()]
 
 
+def without(arguments: list[str], *options: str) -> list[str]:
+    """The arguments less these options and their values."""
+    found = [i for i, argument in enumerate(arguments) if argument in options]
+    return [argument for i, argument in enumerate(arguments) if i not in found and i - 1 not in found]
+
+
 def shortened(arguments: list[str]) -> list[str]:
     """The arguments of a ``scornn`` command, with less to do."""
     command, *rest = arguments
-    ends = [i for i, argument in enumerate(arguments) if argument in ENDS]
-    kept = [argument for i, argument in enumerate(arguments) if i not in ends and i - 1 not in ends]
     if command == "train":
-        return [*kept, "--iterations", "2", "--threads", "1", *(SMALL_DATA if rest[0] in SMALL_TASKS else [])]
-    if command == "resume" and ends:
-        return [*kept, "--iterations", "3"]
-    return arguments + {"bench": ["--shape", "small"], "reproduce": ["--scale", "smoke"]}.get(command, [])
+        small = SMALL_DATA if rest[0] in SMALL_TASKS else []
+        return [*without(arguments, *ENDS, "--threads"), "--iterations", "2", "--threads", "1", *small]
+    if command == "resume" and set(ENDS) & set(rest):
+        return [*without(arguments, *ENDS), "--iterations", "3"]
+    if command == "bench":
+        return [*without(arguments, "--shape"), "--shape", "small"]
+    if command == "reproduce" and rest[0] not in ("record", "page"):
+        row = [] if "--only" in rest else ["--only", chosen(rest[0])[0].presets[0]]
+        return [*without(arguments, "--scale", "--minutes"), "--scale", "smoke", *row]
+    return arguments
 
 
 def run(command: str) -> None:
