@@ -55,6 +55,8 @@ EXTRA = [
     Case("urnn", {"form": "fft"}),
     Case("eurnn", {"complex": False, "capacity": 3}),
     Case("eurnn", {"style": "fft", "learn_h0": True}, sizes=(1, 2, 16)),
+    Case("eurnn", {"form": "product", "capacity": 3}),
+    Case("eurnn", {"form": "product", "complex": False}),
     Case("ornn", {"reflections": 3}, sizes=(3, 17)),
     Case("goru", {"style": "tunable", "bias": False}),
     Case("spectral", {"margin": 0}),

@@ -64,14 +64,29 @@ def test_urnn_is_the_explicit_product(n: int) -> None:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("n", [1, 5, 16])
-def test_urnn_forms_are_equal(n: int, bias: bool) -> None:
-    dense: Any = build("urnn", 2, n, dtype=F64, form="dense", bias=bias, bidirectional=True)
-    fft: Any = build("urnn", 2, n, dtype=F64, form="fft", bias=bias, bidirectional=True)
-    fft.load_state_dict(dense.state_dict())
+@pytest.mark.parametrize(
+    ("model", "n", "options"),
+    [
+        ("urnn", 1, {}),
+        ("urnn", 5, {}),
+        ("urnn", 16, {}),
+        ("eurnn", 1, {}),
+        ("eurnn", 7, {"capacity": 3}),
+        ("eurnn", 6, {"capacity": 4, "complex": False}),
+        ("eurnn", 8, {"style": "fft"}),
+        ("eurnn", 8, {"style": "fft", "complex": False}),
+    ],
+)
+def test_product_and_dense_form_are_equal(model: str, n: int, options: dict[str, Any], bias: bool) -> None:
+    product = "fft" if model == "urnn" else "product"
+    same: Any = {"dtype": F64, "bias": bias, "bidirectional": True, **options}
+    dense: Any = build(model, 2, n, form="dense", **same)
+    other: Any = build(model, 2, n, form=product, **same)
+    assert other.runs_as_product()
+    other.load_state_dict(dense.state_dict())
     x = draw(7, 3, 2)
     results = []
-    for layer in (dense, fft):
+    for layer in (dense, other):
         leaf = x.clone().requires_grad_()
         output, h_n = layer(leaf)
         (output.sin().sum() + h_n.square().sum()).backward()
@@ -84,8 +99,8 @@ def test_urnn_factor_gradients_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
     layer: Any = build("urnn", 2, 6, dtype=F64, form="fft")
     x = draw(9, 3, 2)
     gradients = []
-    for chunk in (1 << 22, 24):
-        monkeypatch.setattr("scornn.ops.fourier.CHUNK", chunk)
+    for chunk in (1 << 22, 48):
+        monkeypatch.setattr("scornn.ops.product.CHUNK", chunk)
         layer.zero_grad()
         layer(x)[0].sin().sum().backward()
         gradients.append([p.grad.clone() for p in layer.parameters()])
@@ -309,11 +324,13 @@ def test_goru_operator() -> None:
     torch.library.opcheck(torch.ops.scornn.goru_forward.default, (*arguments, "modrelu", None, False), test_utils=QUICK)
 
 
-def test_fourier_operator() -> None:
-    layer: Any = build("urnn", 2, 5, dtype=F64)
-    made = (layer.phase_hh_l0, layer.reflection_hh_l0, layer.permutation_hh_l0, layer.weight_ih_l0, layer.bias_l0)
-    arguments = (draw(4, 3, 2), draw(3, 10), *made, "complex_modrelu", None, False)
-    torch.library.opcheck(torch.ops.scornn.fourier_forward.default, arguments, test_utils=QUICK)
+@pytest.mark.parametrize("model", ["urnn", "eurnn"])
+def test_product_operator(model: str) -> None:
+    layer: Any = build(model, 2, 5, dtype=F64)
+    name, factors = layer.product("_l0")
+    arguments = (draw(4, 3, 2), draw(3, 10), factors, layer.weight_ih_l0, layer.bias_l0)
+    operator = torch.ops.scornn.product_forward.default
+    torch.library.opcheck(operator, (*arguments, name, "complex_modrelu", None, False), test_utils=QUICK)
 
 
 @pytest.mark.parametrize("name", ["urnn", "ornn", "scurnn"])

@@ -23,6 +23,7 @@ from scornn.nn import MODELS, build
         ("ornn", {"reflections": 3}),
         ("ornn", {"reflections": 9, "num_layers": 2}),
         ("eurnn", {"complex": False, "capacity": 4}),
+        ("eurnn", {"complex": False, "nonlinearity": "identity", "form": "product"}),
         ("henaff", {"bias": False}),
         ("irnn", {"learn_h0": True}),
         ("spectral", {"margin": 0}),
@@ -46,7 +47,7 @@ def test_converted_layers_give_the_same_outputs(model: str, options: dict[str, A
 @pytest.mark.parametrize(
     ("layer", "target", "message"),
     [
-        (lambda: build("urnn", 3, 4), "scornn", "not one dense matrix"),
+        (lambda: build("urnn", 3, 4), "scornn", "URNN has the nonlinearity complex_modrelu"),
         (lambda: build("scurnn", 3, 4), "scornn", "nonlinearity complex_modrelu"),
         (lambda: build("goru", 3, 4), "scornn", "not one dense matrix"),
         (lambda: nn.LSTM(3, 4), "scornn", "recurrence of LSTM"),

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from scornn.nn.base import DenseRecurrentLayer
+from scornn.nn.goru import GORU
 from scornn.nn.scornn import NONLINEARITIES, ScoRNN
 
 
@@ -30,7 +31,7 @@ def convert(layer: nn.Module, model: str = "scornn") -> ScoRNN:
     if model != "scornn":
         raise ValueError(f"convert makes layers of the model 'scornn' only, got {model!r}")
     name = type(layer).__name__
-    if not isinstance(layer, DenseRecurrentLayer) or type(layer).run is not DenseRecurrentLayer.run:
+    if not isinstance(layer, DenseRecurrentLayer) or isinstance(layer, GORU):
         raise TypeError(f"convert: the recurrence of {name} is not one dense matrix, so no ScoRNN gives its outputs")
     if layer.activation not in NONLINEARITIES:
         raise ValueError(

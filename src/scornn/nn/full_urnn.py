@@ -68,7 +68,7 @@ class FullURNN(UnitaryRecurrentLayer):
         theta = torch.empty(3, n, dtype=torch.float64).uniform_(-math.pi, math.pi)
         v = torch.empty(2, n, 2, dtype=torch.float64).uniform_(-1, 1)  # its length does not matter
         factors = fourier.Factors.of(theta, v, torch.randperm(n))
-        W = fourier.product(torch.eye(n, dtype=torch.complex128), factors).mT
+        W = fourier.apply(torch.eye(n, dtype=torch.complex128), factors).mT
         self.tensor(f"unitary_hh{suffix}").copy_(torch.view_as_real(W.contiguous()))
         nn.init.xavier_uniform_(self.tensor(f"weight_ih{suffix}"))
         if self.bias:

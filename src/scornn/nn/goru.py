@@ -8,10 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision
-from scornn.nn.eurnn import check_rotations, rotate, rotation_layers
-from scornn.nn.unitary import unit
-from scornn.ops import goru
+from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision, precise
+from scornn.nn.eurnn import check_rotations
+from scornn.ops import goru, rotations
 
 
 class GORU(OrthogonalRecurrentLayer):
@@ -66,11 +65,11 @@ class GORU(OrthogonalRecurrentLayer):
         self.backend = check_choice("backend", backend, self.BACKENDS)
         check_rotations(hidden_size, style, capacity)
         self.style, self.capacity = style, capacity
-        self.layers = rotation_layers(hidden_size, style, capacity)
+        self.layers = rotations.layers(hidden_size, style, capacity)
         self.build(device, dtype)
 
     def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
-        return {"angle_hh": (sum(pairs for _, _, pairs in self.layers),)}
+        return {"angle_hh": (sum(layer.pairs for layer in self.layers),)}
 
     def make_parameters(
         self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
@@ -97,9 +96,9 @@ class GORU(OrthogonalRecurrentLayer):
 
     def recurrent_matrix(self, suffix: str) -> Tensor:
         angle = self.tensor(f"angle_hh{suffix}")
-        rotation = unit(angle)
-        I = torch.eye(self.hidden_size, dtype=rotation.real.dtype, device=rotation.device)
-        return rotate(I, self.layers, rotation.real, rotation.imag, None).mT.to(angle.dtype)
+        made = rotations.Rotations.of(self.layers, precise(angle), None, None)
+        I = torch.eye(self.hidden_size, dtype=precise(angle).dtype, device=angle.device)
+        return rotations.apply(I, made).mT.to(angle.dtype)
 
     def run(
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool

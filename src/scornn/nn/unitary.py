@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from scornn.functional import orthogonality_error
-from scornn.nn.base import DenseRecurrentLayer, precise
+from scornn.nn.base import DenseRecurrentLayer, full_precision, precise
+from scornn.ops import product
 
-NONLINEARITIES = {"modrelu": "complex_modrelu", "identity": "identity"}
+NONLINEARITIES = {"modrelu": "complex_modrelu"}
 
 
 def real_form(M: Tensor) -> Tensor:
@@ -63,6 +64,28 @@ class UnitaryRecurrentLayer(DenseRecurrentLayer):
     def recurrent_matrix(self, suffix: str) -> Tensor:
         W = real_form(self.unitary_matrix(suffix))
         return W.to(self.tensor(f"weight_ih{suffix}").dtype)
+
+    def product(self, suffix: str) -> tuple[str, list[Tensor]]:
+        """The name of W among :func:`scornn.ops.product.find`, and its factors, where it can run as a product."""
+        raise NotImplementedError
+
+    def runs_as_product(self) -> bool:
+        """Whether W is applied as a product in every step, rather than as a matrix."""
+        return False
+
+    def run(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, Tensor]:
+        if not self.runs_as_product() or x.numel() == 0:  # torch.fft takes no empty batch
+            return super().run(suffix, x, h0, batch_sizes, reverse)
+        rung = product.naive if self.backend == "naive" else product.manual
+        with full_precision(x):
+            name, factors = self.product(suffix)
+            b = self.bias_vector(suffix)
+            made = [precise(factor) for factor in factors]
+            U, b = precise(self.input_matrix(suffix)), None if b is None else precise(b)
+            output, h_n = rung(precise(x), precise(h0), made, U, b, name, self.activation, batch_sizes, reverse)
+        return output.to(x.dtype), h_n.to(x.dtype)
 
     @torch.no_grad()
     def orthogonality_error(self) -> float | None:

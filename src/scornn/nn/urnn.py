@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from scornn.nn.base import check_choice, full_precision, precise
+from scornn.nn.base import check_choice, precise
 from scornn.nn.unitary import NONLINEARITIES, UnitaryRecurrentLayer
 from scornn.ops import fourier
 
@@ -95,30 +95,14 @@ class URNN(UnitaryRecurrentLayer):
         theta, v = self.tensor(f"phase_hh{suffix}"), self.tensor(f"reflection_hh{suffix}")
         factors = fourier.Factors.of(precise(theta), precise(v), self.tensor(f"permutation_hh{suffix}"))
         I = torch.eye(self.hidden_size, dtype=factors.phases.dtype, device=theta.device)
-        return fourier.product(I, factors).mT
+        return fourier.apply(I, factors).mT
 
-    def run(
-        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
-    ) -> tuple[Tensor, Tensor]:
-        dense = self.form == "dense" or (self.form == "auto" and self.hidden_size < FFT_FROM)
-        if dense or x.numel() == 0:  # torch.fft takes no empty batch
-            return super().run(suffix, x, h0, batch_sizes, reverse)
-        rung = fourier.naive if self.backend == "naive" else fourier.manual
-        with full_precision(x):
-            b = self.bias_vector(suffix)
-            output, h_n = rung(
-                precise(x),
-                precise(h0),
-                precise(self.tensor(f"phase_hh{suffix}")),
-                precise(self.tensor(f"reflection_hh{suffix}")),
-                self.tensor(f"permutation_hh{suffix}"),
-                precise(self.input_matrix(suffix)),
-                None if b is None else precise(b),
-                self.activation,
-                batch_sizes,
-                reverse,
-            )
-        return output.to(x.dtype), h_n.to(x.dtype)
+    def runs_as_product(self) -> bool:
+        return self.form == "fft" or (self.form == "auto" and self.hidden_size >= FFT_FROM)
+
+    def product(self, suffix: str) -> tuple[str, list[Tensor]]:
+        names = ("phase_hh", "reflection_hh", "permutation_hh")
+        return "fourier", [self.tensor(f"{name}{suffix}") for name in names]
 
     def extra_repr(self) -> str:
         return super().extra_repr() + ("" if self.form == "auto" else f", form={self.form}")

@@ -53,7 +53,8 @@ def _setup(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor, Tensor
 
 
 def _autograd(ctx: Any, G: Tensor, dL: Tensor, dV: Tensor) -> Tensor:
-    return _backward(G, *ctx.saved_tensors)
+    gradient: Tensor = _backward(G, *ctx.saved_tensors)
+    return gradient
 
 
 def _no_second_derivative(ctx: Any, *grads: Any) -> None:
@@ -73,4 +74,5 @@ def skew_exponential(A: Tensor) -> Tensor:
         tensor([[0., 1.],
                 [1., 0.]])
     """
-    return _forward(A)[0]
+    W: Tensor = _forward(A)[0]
+    return W
