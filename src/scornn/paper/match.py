@@ -67,7 +67,7 @@ def sizes(config: Mapping[str, Any]) -> list[str]:
 def is_reduced(config: Mapping[str, Any], preset: Preset) -> bool:
     """Whether the network or the problem itself is another than the paper's, as in a smoke run."""
     here, there = _flat(config), _flat(whole(preset.name))
-    return any(here.get(key) != there.get(key) for key in ("model.hidden", "task.length", "task.train_size"))
+    return any(here.get(key) != there.get(key) for key in ("model.hidden", "task.length"))
 
 
 @cache
