@@ -111,9 +111,12 @@ def _rung(backend: str, x: Tensor) -> custom.Recurrence:
     return manual.recurrence
 
 
-@torch.compiler.assume_constant_result
 def _why_not_native() -> str | None:
     return native.unavailable()
+
+
+# What torch.compiler.assume_constant_result does; calling it would import the compiler, a second or more at every start.
+vars(_why_not_native)["_dynamo_marked_constant"] = True
 
 
 @cache
