@@ -1,9 +1,10 @@
 // The gradients, from the states alone, for the rows of a shard; time runs backwards.
 //
-//     dz_t = act'(h_t) (dh_t + gradient of output_t),   [dh_{t-1} dx_t] = dz_t [W U],   [dW dU] += dz_t^T [h_{t-1} x_t].
+//     dz_t = act'(h_t) (dh_t + gradient of output_t),
+//     [dh_{t-1} dx_t] = dz_t [W U],   [dW dU] += dz_t^T [h_{t-1} x_t].
 //
-// dz and [h x] of some steps are kept as panels until about kDepth rows have come together; then they enter [dW dU] by one
-// product that stays in cache.
+// dz and [h x] of some steps are kept as panels until about kDepth rows have come together; then they enter [dW dU] by
+// one product that stays in cache.
 #pragma once
 #include "activation.h"
 #include "product.h"
@@ -21,11 +22,11 @@ template <class T> void add_rows(const T *g, i64 row_stride, i64 column_stride, 
             dh.at(j / kPanel<T>, r)[j % kPanel<T>] += g[r * row_stride + j * column_stride];
 }
 
-// dz = act'(h) dh for one vector of columns, `left` of which exist, of `rows` rows; g, where it is not NULL, is added to
-// dh first. Returns the bias gradient, by lane.
+// dz = act'(h) dh for one vector of columns, `left` of which exist, of `rows` rows; g, where it is not NULL, is added
+// to dh first. Returns the bias gradient, by lane.
 template <class T, template <class> class Act>
-SCORNN_INLINE Vec<T> differentiate(const T *dh, const T *g, i64 g_row, const T *h, i64 h_row, i64 rows, i64 left, Vec<T> b,
-                                   T *dz) {
+SCORNN_INLINE Vec<T> differentiate(const T *dh, const T *g, i64 g_row, const T *h, i64 h_row, i64 rows, i64 left,
+                                   Vec<T> b, T *dz) {
     Vec<T> sum{};
     for (i64 r = 0; r < rows; ++r) {
         Vec<T> d = load(dh + r * kPanel<T>), db;
@@ -48,7 +49,8 @@ template <class T, template <class> class Act> class Backward {
         if (!pack_backward(s_, B_) || !pack_bias(s_, bias_) || !carry_.allocate(most, n_ + m_) ||
             !dz_.allocate(depth_, n_) || !db_.allocate(1, n_) || !db_chunk_.allocate(1, n_))
             return SCORNN_OUT_OF_MEMORY;
-        if ((g_.W || g_.U) && (!hx_.allocate(depth_, n_ + m_) || !G_.allocate(n_, n_ + m_))) return SCORNN_OUT_OF_MEMORY;
+        if ((g_.W || g_.U) && (!hx_.allocate(depth_, n_ + m_) || !G_.allocate(n_, n_ + m_)))
+            return SCORNN_OUT_OF_MEMORY;
         const i64 blocks = (row_end - row_begin + kBlock - 1) / kBlock;
         for (i64 k = 0; k < blocks; ++k) {
             const i64 begin = row_begin + k * (row_end - row_begin) / blocks;
@@ -83,11 +85,11 @@ template <class T, template <class> class Act> class Backward {
                 g = nullptr;
             }
             differentiate_rows(g, output + block.row() * n_, alive);
-            if (g_.W || g_.U) keep_inputs(block, alive, before, index > 0 ? output + block.row_before() * n_ : nullptr,
-                                          h0 + begin * n_);
+            const i64 back = index > 0 ? block.row_before() - block.row() : 0;  // from here to the step before
+            if (g_.W || g_.U) keep_inputs(block, alive, before, output + (block.row() + back) * n_, h0 + begin * n_);
             Ahead ahead;
-            if (index > 1) ahead.add(output + (2 * block.row_before() - block.row()) * n_, alive * n_);
-            if (index > 0 && g && g_.output_stride[1] == n_) ahead.add(g + (block.row_before() - block.row()) * n_, alive * n_);
+            if (index > 1) ahead.add(output + (block.row() + 2 * back) * n_, before * n_);
+            if (index > 0 && g && g_.output_stride[1] == n_) ahead.add(g + back * n_, before * n_);
             const i64 first = index > 0 || dh0 ? 0 : n_ / kPanel<T>;
             const i64 last = dx ? panels<T>(n_ + m_) : width;
             if (first < last && (index > 0 || dh0 || dx))
@@ -105,7 +107,8 @@ template <class T, template <class> class Act> class Backward {
     // From dh in carry_, and the gradient g of the output (columns adjacent, or NULL), to dz.
     void differentiate_rows(const T *g, const T *h, i64 rows) {
         for (i64 column = 0; column < n_; column += kWidth<T>) {
-            const i64 panel = column / kPanel<T>, lane = column % kPanel<T>, left = n_ - column, g_row = g_.output_stride[1];
+            const i64 panel = column / kPanel<T>, lane = column % kPanel<T>, left = n_ - column;
+            const i64 g_row = g_.output_stride[1];
             const T *dh = carry_.at(panel, 0) + lane;
             T *dz = dz_.at(panel, filled_) + lane, *db = db_chunk_.at(panel, 0) + lane;
             const Vec<T> b = load(bias_.at(panel, 0) + lane);

@@ -14,7 +14,8 @@ void expect_large([[maybe_unused]] void *data, [[maybe_unused]] std::int64_t byt
     constexpr std::uintptr_t page = std::uintptr_t(1) << 21;
     const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(data) + page - 1) / page * page;
     const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(data) + std::uintptr_t(bytes)) / page * page;
-    if (bytes >= (std::int64_t(1) << 25) && begin < end) madvise(reinterpret_cast<void *>(begin), end - begin, MADV_HUGEPAGE);
+    if (bytes >= (std::int64_t(1) << 25) && begin < end)
+        madvise(reinterpret_cast<void *>(begin), end - begin, MADV_HUGEPAGE);
 #endif
 }
 
@@ -76,7 +77,8 @@ std::int32_t scornn_forward(const scornn_sequence *s, std::int64_t begin, std::i
     return run(s, nullptr, begin, end);
 }
 
-std::int32_t scornn_backward(const scornn_sequence *s, const scornn_gradients *g, std::int64_t begin, std::int64_t end) {
+std::int32_t scornn_backward(const scornn_sequence *s, const scornn_gradients *g, std::int64_t begin,
+                             std::int64_t end) {
     return g ? run(s, g, begin, end) : std::int32_t(SCORNN_INVALID);
 }
 

@@ -19,11 +19,21 @@ template <class T, int kHeight, int kCount> struct TileProduct {
     static constexpr int kVectors = 2 * kCount;
 
     static SCORNN_INLINE void step(const T *a, const T *b, i64 b_stride, Vec<T> (&sum)[kHeight][kVectors]) {
-        Vec<T> row[kVectors];
-        for (int v = 0; v < kVectors; ++v) row[v] = load(b + (v / 2) * b_stride + (v % 2) * kWidth<T>);
-        for (int r = 0; r < kHeight; ++r) {
-            const Vec<T> value = broadcast<T>(a[r * kPanel<T>]);
-            for (int v = 0; v < kVectors; ++v) sum[r][v] += value * row[v];
+        // Hold the fewer of the two, rows or vectors, in registers: all 16 of AVX2 are in use.
+        if constexpr (kHeight < kVectors) {
+            Vec<T> value[kHeight];
+            for (int r = 0; r < kHeight; ++r) value[r] = broadcast<T>(a[r * kPanel<T>]);
+            for (int v = 0; v < kVectors; ++v) {
+                const Vec<T> row = load(b + (v / 2) * b_stride + (v % 2) * kWidth<T>);
+                for (int r = 0; r < kHeight; ++r) sum[r][v] += value[r] * row;
+            }
+        } else {
+            Vec<T> row[kVectors];
+            for (int v = 0; v < kVectors; ++v) row[v] = load(b + (v / 2) * b_stride + (v % 2) * kWidth<T>);
+            for (int r = 0; r < kHeight; ++r) {
+                const Vec<T> value = broadcast<T>(a[r * kPanel<T>]);
+                for (int v = 0; v < kVectors; ++v) sum[r][v] += value * row[v];
+            }
         }
     }
 
@@ -115,8 +125,8 @@ class Ahead {
 // C = A B for `rows` rows from a and c on, and panels [first, last) of B's columns. Few rows take several panels at
 // once, so that enough independent sums are under way to hide the latency of the multiply-add.
 template <class T>
-void multiply(const T *a, i64 a_stride, i64 rows, const Panels<T> &B, i64 depth, i64 first, i64 last, T *c, i64 c_stride,
-              const Ahead &ahead) {
+void multiply(const T *a, i64 a_stride, i64 rows, const Panels<T> &B, i64 depth, i64 first, i64 last, T *c,
+              i64 c_stride, const Ahead &ahead) {
     i64 panel = first;
     const i64 b_stride = B.stride();
     if (rows == 1)

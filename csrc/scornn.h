@@ -76,8 +76,8 @@ SCORNN_API int32_t scornn_best_isa(void);
 
 SCORNN_API int32_t scornn_forward(const struct scornn_sequence *sequence, int64_t row_begin, int64_t row_end);
 
-SCORNN_API int32_t scornn_backward(const struct scornn_sequence *sequence, const struct scornn_gradients *gradients,
-                                   int64_t row_begin, int64_t row_end);
+SCORNN_API int32_t scornn_backward(const struct scornn_sequence *sequence,
+                                   const struct scornn_gradients *gradients, int64_t row_begin, int64_t row_end);
 
 /* Runs independent fused multiply-adds in registers and returns how many floating-point operations it did: the most
  * that one thread can reach, when timed by the caller. */

@@ -1,7 +1,7 @@
 // tanh of a vector, within 2 units in the last place.
 //
-// |x| < 0.625: x + x^3 R(x^2), a polynomial (float) or a rational function (double), with the coefficients of the Cephes
-// library. Beyond: 1 - 2 / (exp(2|x|) + 1), where the error of exp is divided by more than 4.
+// |x| < 0.625: x + x^3 R(x^2), a polynomial (float) or a rational function (double), with the coefficients of the
+// Cephes library. Beyond: 1 - 2 / (exp(2|x|) + 1), where the error of exp is divided by more than 4.
 #pragma once
 #include "vec.h"
 

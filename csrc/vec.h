@@ -8,8 +8,8 @@
 #error "compile with -DSCORNN_ISA=<name>: every instruction set lives in a namespace of its own"
 #endif
 
-// Register tile: SCORNN_ROWS rows by two vectors of accumulators, two vectors of the panel and one broadcast have to fit
-// the register file. A test may ask for another size: the compiler makes wide vectors out of narrow ones.
+// Register tile: SCORNN_ROWS rows by two vectors of accumulators, two vectors of the panel and one broadcast have to
+// fit the register file. A test may ask for another size: the compiler makes wide vectors out of narrow ones.
 #if defined(SCORNN_VECTOR_BYTES)
 #elif defined(__AVX512F__)
 #define SCORNN_VECTOR_BYTES 64
