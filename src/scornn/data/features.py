@@ -12,6 +12,7 @@ import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ import msgspec
 import numpy as np
 import safetensors
 import safetensors.numpy
-import scipy
 from numpy.typing import NDArray
 
 from scornn import durable
@@ -35,7 +35,7 @@ _SETTINGS: dict[str, Any] = {
     "hop": stft.HOP,
     "epsilon": stft.EPSILON,
     "numpy": np.__version__,
-    "scipy": scipy.__version__,
+    "scipy": version("scipy"),
 }
 _log = logging.getLogger(__name__)
 

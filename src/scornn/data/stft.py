@@ -9,8 +9,6 @@ silence is -50 dB.
 from math import gcd
 
 import numpy as np
-import scipy.fft
-import scipy.signal
 from numpy.typing import NDArray
 
 RATE = 8_000
@@ -20,7 +18,7 @@ BINS = WINDOW // 2 + 1
 EPSILON = 1e-5
 SILENCE = -50.0
 
-_HANN = scipy.signal.get_window("hann", WINDOW, fftbins=True)
+_HANN = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)  # periodic
 
 
 def resample(samples: NDArray[np.float64], rate: int) -> NDArray[np.float64]:
@@ -30,8 +28,10 @@ def resample(samples: NDArray[np.float64], rate: int) -> NDArray[np.float64]:
     """
     if rate == RATE:
         return samples
+    from scipy.signal import resample_poly  # slow to import, and only speech needs it
+
     common = gcd(RATE, rate)
-    result: NDArray[np.float64] = scipy.signal.resample_poly(samples, RATE // common, rate // common)
+    result: NDArray[np.float64] = resample_poly(samples, RATE // common, rate // common)
     return result
 
 
@@ -45,7 +45,7 @@ def forward(samples: NDArray[np.float64]) -> NDArray[np.complex128]:
     padded = np.zeros((frames(len(samples)) + 1) * HOP)
     padded[WINDOW : WINDOW + len(samples)] = samples
     windows = np.lib.stride_tricks.sliding_window_view(padded, WINDOW)[::HOP]
-    X: NDArray[np.complex128] = scipy.fft.rfft(windows * _HANN, axis=1)
+    X: NDArray[np.complex128] = np.fft.rfft(windows * _HANN, axis=1)
     return X
 
 
@@ -53,7 +53,7 @@ def inverse(X: NDArray[np.complex128], samples: int) -> NDArray[np.float64]:
     """The signal whose transform is nearest to X in the least-squares sense; the signal itself where X is one's."""
     if X.shape != (frames(samples), BINS):
         raise ValueError(f"expected X of shape {(frames(samples), BINS)} for {samples} samples, got {X.shape}")
-    pieces = scipy.fft.irfft(X, n=WINDOW, axis=1) * _HANN
+    pieces = np.fft.irfft(X, n=WINDOW, axis=1) * _HANN
     total = _overlap(pieces)
     weight = _overlap(np.broadcast_to(_HANN**2, pieces.shape))
     inside = slice(WINDOW, WINDOW + samples)
