@@ -87,9 +87,10 @@ def reproduce(items: list[Item], request: Request) -> Outcome:
                 absent[_needs(job)] = outcome.missing[job.preset.name] = str(error)
             except DivergedError as error:
                 outcome.missing[job.preset.name] = word = f"diverged: {error}"
-            overview.end(word)
             if outcome.signal:
+                overview.say(f"{job.name}: {word}")
                 break
+            overview.end(word)
     known = _read(request.out / "missing.json")
     ran = {job.preset.name for job in jobs}
     kept = {name: reason for name, reason in known.items() if name not in ran}

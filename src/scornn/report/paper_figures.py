@@ -134,7 +134,10 @@ def bars(numbers: list[Number]) -> tuple[Drawing, str] | None:
     published = [n.published.value if n.published else None for n in known]
     here = [n.mean for n in known]
     columns = {"published, GTX 1080": published, "here": here}
-    drawn = figures.bars([label(n.preset) for n in known], columns, xlabel="minutes per epoch", log=True)
+    smoke = all(n.budget.startswith("smoke") for n in known)
+    title = "smoke: networks of 8 units here" if smoke else ""
+    names = [label(n.preset) for n in known]
+    drawn = figures.bars(names, columns, xlabel="minutes per epoch", title=title, log=True)
     said = (f"{label(n.preset)} {number(n.mean)}, published {number(p)}" for n, p in zip(known, published, strict=True))
     return drawn, "Minutes per epoch: " + "; ".join(said)
 

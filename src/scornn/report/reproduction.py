@@ -63,6 +63,8 @@ def _item(item: Item, results: Results, numbers: list[Number]) -> list[Section]:
     match item.name:
         case "table-mnist":
             sections += _mnist_tables(item, results)
+        case "fig-gradients":
+            sections.append(_gradients_table(item, numbers))
         case "table-timit":
             sections += _timit_tables(item, results, numbers)
         case _:
@@ -134,6 +136,26 @@ def _mnist_tables(item: Item, results: Results) -> list[Section]:
     shown = page.published_table(f"{item.source}: {item.title}", rows, text=["model", "scale and budget"])
     caption = "The same at the epoch that is best on 5,000 images set aside; the paper has no such figure"
     return [shown, Table(["model", "n", "MNIST here", "permuted here"], honest, caption)]
+
+
+def _gradients_table(item: Item, numbers: list[Number]) -> Table:
+    """A row for each model and moment: the norm at the first and the last time step."""
+    rows: list[dict[str, str | float | None]] = []
+    for name in item.presets:
+        first, last = ([n for n in numbers if n.preset.name == name and n.measure.endswith(t)] for t in ("= 1", "= T"))
+        for a, b in zip(first, last, strict=True):
+            rows.append(
+                {
+                    "model": label(a.preset),
+                    "moment": a.measure.partition(",")[0],
+                    "published": a.published.text if a.published else None,
+                    "t = 1 here": spread(a),
+                    "t = T here": spread(b),
+                    "scale and budget": a.budget,
+                }
+            )
+    text = ["model", "moment", "published", "scale and budget"]
+    return page.published_table(f"{item.source}: {item.title}", rows, text=text)
 
 
 def _timit_tables(item: Item, results: Results, numbers: list[Number]) -> list[Section]:
