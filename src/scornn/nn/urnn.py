@@ -12,7 +12,7 @@ from scornn.nn.unitary import NONLINEARITIES, UnitaryRecurrentLayer
 from scornn.ops import fourier
 
 FORMS = ("auto", "dense", "fft")
-FFT_FROM = 2048  # hidden size from which the product is applied in every step
+FFT_FROM = 4096  # hidden size from which the product is applied in every step
 
 
 class URNN(UnitaryRecurrentLayer):
@@ -29,7 +29,7 @@ class URNN(UnitaryRecurrentLayer):
 
     Args:
         form: ``dense`` makes W once per forward by applying the product to the identity, and runs one dense matrix;
-            ``fft`` applies the product in every step, which is cheaper for large n; ``auto`` is ``fft`` from n = 2048
+            ``fft`` applies the product in every step, which is cheaper for large n; ``auto`` is ``fft`` from n = 4096
             on. Equal to rounding.
         learn_h0: train the state before the first step.
 
