@@ -118,12 +118,27 @@ def test_the_table_of_the_readme(results: Path, tmp_path: Path) -> None:
     record.rebuild(results, readme)
     text = readme.read_text()
     assert text.startswith(f"before\n{record.BEGIN}\n| problem |")
-    assert text.endswith(f"|\n{record.END}\nafter\n")
+    assert text.endswith(f"fig-copying.svg)\n{record.END}\nafter\n")
     assert "| copying, T = 1000 | scoRNN n=190 | cross-entropy | converges immediately to zero" in text
     assert "paper: 10,000 iterations; 3 seeds" in text
+    assert text.count("](results/figures/") == 1
     assert "old" not in text
     with pytest.raises(UsageError, match="no place for the table"):
         record.with_table("nothing", "table")
+
+
+def test_an_open_corpus_is_not_set_beside_the_papers(tmp_path: Path, runs: SimpleNamespace) -> None:
+    config = whole("timit-scornn-224")
+    config["task"] = {**config["task"], "corpus": "iban"}
+    run = runs.make(tmp_path / "results" / "speech", config, steps=100)
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows += [{"step": 100, "split": split, "loss": 9.0, "mse": 9.0, "mse_padded": 3.0} for split in ("valid", "test")]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    summary = json.loads((run / "summary.json").read_text())
+    (run / "summary.json").write_text(json.dumps({**summary, "best_by_valid": {"step": 100, "value": 9.0}}))
+    found = collect(tmp_path / "results")
+    assert "| speech (iban) | scoRNN n=224 | eval MSE | 8.5 on TIMIT | **3** |" in record.table(found)
+    assert "On the corpus iban, not on TIMIT" in reproduction.render(found)
 
 
 def test_figures_of_the_record(results: Path) -> None:

@@ -21,12 +21,12 @@ _COLOURS = list(MODEL_NAMES)
 
 def write_figures(results: Results, out: Path, items: Sequence[Item] = tuple(ITEMS.values())) -> list[Path]:
     """Each figure that has a curve, in the paper's arrangement, as ``ITEM.svg`` and ``ITEM.png``."""
-    durable.make_directory(out)
     written = []
     for item in items:
         drawn = drawing(item, results)
         if drawn is None:
             continue
+        durable.make_directory(out)
         figure, alt = drawn
         durable.write_text(out / f"{item.name}.svg", figures.svg(figure, alt=alt, themed=False))
         durable.write_bytes(out / f"{item.name}.png", figures.png(figure))

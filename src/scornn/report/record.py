@@ -27,6 +27,7 @@ LARGEST = 200_000
 """Bytes of the largest file of metrics."""
 BEGIN, END = "<!-- results: written by `scornn reproduce record` -->", "<!-- end of results -->"
 _MAIN = ("fig-copying", "fig-adding", "table-mnist", "table-timit")
+_SHOWN = ("fig-copying", "table-mnist")
 _NO_WORD = "No results are recorded yet: `scornn reproduce` obtains them."
 
 
@@ -112,16 +113,21 @@ def table(results: Results) -> str:
                 continue
             here = number(n.mean) + (f" ± {number(n.deviation)}" if n.deviation is not None else "")
             said = number(n.published.value) if n.published.value is not None else n.published.text
-            task = n.preset.config["task"]
+            task = {**n.preset.config["task"], **mapping(results.runs[n.preset.name][0].config.get("task"))}
+            if task.get("corpus", "timit") != "timit":
+                said += " on TIMIT"
             problem = {"mnist": "permuted MNIST" if task.get("permuted") else "MNIST"}.get(task["name"], task["name"])
             problem += f", T = {task['length']}" if "length" in task else ""
+            problem += f" ({task['corpus']})" if "corpus" in task else ""
             seeds = f"{len(n.values)} seeds" if len(n.values) > 1 else "1 seed"
             cells = (problem, label(n.preset), n.measure, said, f"**{here}**", f"{n.budget}; {seeds}")
             rows.append("| " + " | ".join(cells) + " |")
     if not rows:
         return _NO_WORD + "\n"
     head = "| problem | model | figure | published | here | scale and budget |\n|---|---|---|---|---|---|\n"
-    return head + "\n".join(rows) + "\n"
+    shown = [item for item in map(ITEMS.__getitem__, _SHOWN) if any(results.runs.get(name) for name in item.presets)]
+    pictures = [f"\n![{item.title}: {item.caption}](results/figures/{item.name}.svg)\n" for item in shown]
+    return head + "\n".join(rows) + "\n" + "".join(pictures)
 
 
 def summary(results: Results) -> str:

@@ -73,6 +73,10 @@ def _item(item: Item, results: Results, numbers: list[Number]) -> list[Section]:
     reasons = dict.fromkeys(results.missing[name] for name in absent if name in results.missing)
     remarks = [f"{label(presets()[name])}: {results.remarks[name]}" for name in item.presets if name in results.remarks]
     said = [f"Missing: {len(absent)} of {len(item.presets)}.", *reasons] if absent else []
+    runs = [run for name in item.presets for run in results.runs.get(name, [])]
+    others = {str(mapping(run.config.get("task")).get("corpus", "timit")) for run in runs} - {"timit"}
+    for corpus in sorted(others):
+        said.append(f"On the corpus {corpus}, not on TIMIT: these figures cannot be compared with the published ones.")
     if said or remarks:
         sections.append(Prose([*said, *remarks], "note"))
     sections.append(Details("How each row is set, and where programs and text differ", _notes(item)))
