@@ -99,6 +99,13 @@ def test_a_longer_time_goes_on_with_the_run(tmp_path: Path) -> None:
     assert steps == [2, 3]
 
 
+def test_a_length_in_iterations(tmp_path: Path) -> None:
+    for steps in (2, 3):
+        reproduce([ITEMS["fig-copying"]], Request(out=tmp_path, only=ROWS[:1], iterations=steps, quiet=True))
+        summary = json.loads((tmp_path / "runs" / f"{ROWS[0]}-s5544" / "summary.json").read_text())
+        assert summary["steps"] == steps
+
+
 def test_other_scale_or_settings_in_the_same_directory_are_refused(tmp_path: Path) -> None:
     request = Request(out=tmp_path, only=ROWS[:1], quiet=True)
     reproduce([ITEMS["fig-copying"]], request)
@@ -180,6 +187,7 @@ def test_mnist_rows_with_the_real_images(tmp_path: Path, shared_data: Path) -> N
         (["fig-copying", "--only", "mnist-scornn-170"], "no such preset in fig-copying"),
         (["fig-copying", "--seeds", "0"], "--seeds 0"),
         (["fig-copying", "--minutes", "-1"], "--minutes -1"),
+        (["fig-copying", "--iterations", "0"], "--iterations 0"),
         (["fig-copying", "some-run"], "only `scornn reproduce record` takes runs"),
     ],
 )

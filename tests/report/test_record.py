@@ -38,11 +38,6 @@ def results(tmp_path: Path, runs: SimpleNamespace) -> Path:
     config = whole("copying-1000-scornn-190")
     config["task"] = {**config["task"], "length": 5000}
     runs.make(made / "beyond", config, steps=100)
-    for path in made.iterdir():
-        summary = json.loads((path / "summary.json").read_text())
-        config = json.loads((path / "config.json").read_text())
-        name = f"copying-{config['task']['length']}-{summary['model']}-s{config['seed']}"
-        (path / "summary.json").write_text(json.dumps({**summary, "name": name}))
     record.record(sorted(made.iterdir()), tmp_path / "results", None)
     return tmp_path / "results"
 
@@ -50,19 +45,30 @@ def results(tmp_path: Path, runs: SimpleNamespace) -> Path:
 def test_runs_are_copied_small_and_without_paths(results: Path) -> None:
     kept = sorted(p.name for p in results.iterdir() if p.is_dir() and p.name != "figures")
     assert kept == [
-        "copying-1000-lstm-s5544",
-        "copying-1000-scornn-s1",
-        "copying-1000-scornn-s2",
-        "copying-1000-scornn-s3",
-        "copying-5000-scornn-s5544",
+        "copying-1000-lstm-68-s5544",
+        "copying-1000-scornn-190-s1",
+        "copying-1000-scornn-190-s2",
+        "copying-1000-scornn-190-s3",
+        "copying-5000-scornn-190-s5544",
     ]
     for file in (path for path in results.rglob("*") if path.is_file()):
         assert b"/home/somebody" not in file.read_bytes()
     for run in results.glob("copying-*"):
         assert {p.name for p in run.iterdir()} <= {"config.json", "metrics.jsonl", "summary.json", "spectrum.json"}
         assert (run / "metrics.jsonl").stat().st_size <= record.LARGEST
-    assert (results / "copying-1000-scornn-s1" / "spectrum.json").is_file()
-    assert not (results / "copying-1000-lstm-s5544" / "spectrum.json").exists()
+    assert (results / "copying-1000-scornn-190-s1" / "spectrum.json").is_file()
+    assert not (results / "copying-1000-lstm-68-s5544" / "spectrum.json").exists()
+
+
+def test_names_in_the_record() -> None:
+    assert record.name_of(whole("mnist-scornn-170", 3)) == "mnist-scornn-170-s3"
+    speech = whole("timit-lstm-84")
+    assert record.name_of({**speech, "task": {**speech["task"], "corpus": "iban"}}) == "iban-lstm-84-s5544"
+    other = {"task": {"name": "mnist", "permuted": True}, "model": {"name": "gru", "hidden": 5}, "seed": 1}
+    assert record.name_of(other) == "pmnist-gru-5-s1"
+    assert record.name_of({**other, "name": "mine-s1"}) == "mine-s1"
+    with pytest.raises(DataError, match="no name of a directory"):
+        record.name_of({**other, "name": "../mine"})
 
 
 def test_thinning_keeps_every_evaluation_and_the_last_training_lines_it_can() -> None:
@@ -88,10 +94,10 @@ def test_numbers_come_from_the_runs_and_say_their_length(results: Path) -> None:
     assert scornn.budget == "paper: 10,000 iterations"
     assert numbers["copying-1000-lstm-68", "recall"].budget == "short: 4,000 of 10,000 iterations"
     assert numbers["copying-2000-scornn-190", "recall"].budget == "missing"
-    assert [run.name for run in found.others] == ["copying-5000-scornn-s5544"]
+    assert [run.name for run in found.others] == ["copying-5000-scornn-190-s5544"]
     finals = []
     for seed in (1, 2, 3):
-        rows = (results / f"copying-1000-scornn-s{seed}" / "metrics.jsonl").read_text().splitlines()
+        rows = (results / f"copying-1000-scornn-190-s{seed}" / "metrics.jsonl").read_text().splitlines()
         finals.append([row for row in map(json.loads, rows) if row["split"] == "test"][-1]["loss"])
     assert scornn.values == tuple(finals)
 

@@ -48,6 +48,7 @@ class Flags:
         tuple[str, ...], tyro.conf.UseAppendAction, option("PRESET", "Only this row, such as mnist-scornn-170.")
     ] = ()
     minutes: Annotated[float | None, option("M", "The longest that each run may take, at any scale.")] = None
+    iterations: Annotated[int | None, option("N", "The length of each run in place of the paper's.")] = None
     corpus: Annotated[
         Literal["timit", "iban", "folder"] | None, option("NAME", "An open corpus in place of TIMIT.")
     ] = None
@@ -66,6 +67,8 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"--seeds {flags.seeds}: expected an integer >= 1")
     if flags.minutes is not None and not 0 < flags.minutes < float("inf"):
         raise UsageError(f"--minutes {flags.minutes}: expected a number > 0")
+    if flags.iterations is not None and flags.iterations < 1:
+        raise UsageError(f"--iterations {flags.iterations}: expected an integer >= 1")
     if flags.item == "record":
         return _record(flags)
     return _page(flags) if flags.item == "page" else _reproduce(flags)
@@ -85,6 +88,7 @@ def _reproduce(flags: Flags) -> int:
         seeds=flags.seeds,
         only=flags.only,
         minutes=flags.minutes,
+        iterations=flags.iterations,
         corpus=flags.corpus,
         data=absolute(flags.data),
         quiet=flags.quiet,

@@ -35,13 +35,14 @@ _SHOWN_UTTERANCES = 3
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for. ``minutes`` limits each run at any scale; ``only`` names presets; ``corpus`` is speech's."""
+    """What was asked for. ``minutes`` and ``iterations`` limit each run at any scale; ``only`` names presets."""
 
     out: Path
     scale: Scale = "smoke"
     seeds: int = 1
     only: tuple[str, ...] = ()
     minutes: float | None = None
+    iterations: int | None = None
     corpus: str | None = None
     data: Path | None = None
     quiet: bool = False
@@ -121,6 +122,8 @@ def _jobs(items: list[Item], request: Request) -> list[_Job]:
                     corpus=request.corpus,
                     data=str(request.data) if request.data else None,
                 )
+                if request.iterations is not None and item.kind == "training":
+                    config = msgspec.structs.replace(config, steps=request.iterations, epochs=None)
                 seconds = None if item.kind == "gradients" else _seconds(request, len(chosen) * seeds)
                 key = f"{item.kind == 'timing'} {config.name}"
                 before = found.get(key)

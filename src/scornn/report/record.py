@@ -8,7 +8,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,7 @@ def add(run: Path, results: Path) -> Path:
     preset = match.preset_of(read.config)
     if preset is not None and match.is_reduced(read.config, preset):
         raise UsageError(f"{run} is a smoke run of {preset.name}, with another n or T: it is no result")
-    name = str(read.summary.get("name") or run.resolve().name)
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise DataError(f"{run}: its name {name!r} is no directory's name")
-    target = durable.make_directory(results / name)
+    target = durable.make_directory(results / name_of(read.config))
     # Where the data lay is nobody's business, and no part of the result.
     durable.write_json(target / "config.json", {**read.config, "data": None})
     durable.write_json(target / "summary.json", read.summary)
@@ -57,6 +54,24 @@ def add(run: Path, results: Path) -> Path:
             durable.make_directory((target / file).parent)
             durable.write_bytes(target / file, (run / file).read_bytes())
     return target
+
+
+def name_of(config: Mapping[str, Any]) -> str:
+    """A run's directory in the record: its preset and seed, or what sets it apart."""
+    task, model = mapping(config.get("task")), mapping(config.get("model"))
+    preset, seed = match.preset_of(config), config.get("seed")
+    corpus = task.get("corpus", "timit")
+    if preset is not None:
+        name = preset.name if corpus == "timit" else preset.name.replace("timit", str(corpus), 1)
+    elif config.get("name"):
+        name = str(config["name"]).removesuffix(f"-s{seed}")
+    else:
+        kind = "pmnist" if task.get("permuted") else task.get("name")
+        parts = [kind, task.get("length"), model.get("name"), model.get("hidden")]
+        name = "-".join(str(part) for part in parts if part is not None)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise DataError(f"{name!r} is no name of a directory")
+    return f"{name}-s{seed}"
 
 
 def add_timing(file: Path, results: Path) -> Path:
