@@ -115,7 +115,7 @@ def _why_not_native() -> str | None:
     return native.unavailable()
 
 
-# What torch.compiler.assume_constant_result does; calling it would import the compiler, a second or more at every start.
+# What torch.compiler.assume_constant_result does; calling it would import the compiler, a second at every start.
 vars(_why_not_native)["_dynamo_marked_constant"] = True
 
 
