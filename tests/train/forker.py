@@ -12,6 +12,8 @@ import signal
 import sys
 import traceback
 
+import torch._dynamo  # noqa: F401  (every optimizer imports it when it is made)
+
 import scornn.paper.presets
 import scornn.train.program  # noqa: F401
 from scornn.cli import main

@@ -102,9 +102,12 @@ def test_the_directory_of_a_running_process_is_refused_until_it_dies(small: Smal
 
 
 def strace(job: Any, *inject: str) -> subprocess.Popen[bytes]:
-    """Attach to a stopped job, and let it run into the injected fault."""
+    """Attach to a job once it has stopped itself, and let it run into the injected fault."""
+    while "State:\tT" not in Path(f"/proc/{job.pid}/status").read_text():
+        time.sleep(0.002)
     command = ["strace", "-f", "-qq", "-o", os.devnull, "-p", str(job.pid)]
-    tracer = subprocess.Popen([*command, *(f"--inject={fault}" for fault in inject)], stderr=subprocess.PIPE)
+    faults = [part for fault in inject for part in (f"--trace={fault.partition(':')[0]}", f"--inject={fault}")]
+    tracer = subprocess.Popen([*command, *faults], stderr=subprocess.PIPE)
     while "TracerPid:\t0" in Path(f"/proc/{job.pid}/status").read_text():
         if tracer.poll() is not None:
             os.kill(job.pid, signal.SIGKILL)
