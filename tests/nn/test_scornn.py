@@ -258,6 +258,18 @@ class TestSequenceModel:
         torch.testing.assert_close(last(x), every(x)[-1])
         torch.testing.assert_close(last(x, torch.tensor([6, 4]))[1], every(x)[3, 1])
 
+    def test_the_head_over_time_is_a_linear_layer(self) -> None:
+        net = scornn.nn.SequenceModel(scornn.ScoRNN(3, 5, backend="naive", dtype=torch.float64), 2)
+        nn.init.normal_(net.layer.weight_ih_l0)
+        x = torch.randn(6, 2, 3, dtype=torch.float64, requires_grad=True)
+        target = torch.randn(6, 2, 2, dtype=torch.float64)
+        leaves = (x, net.head.weight, net.head.bias, net.layer.skew_hh_l0)
+        ours = torch.autograd.grad((net(x) * target).sum(), leaves)
+        expected = torch.autograd.grad((net.head(net.layer(x)[0]) * target).sum(), leaves)
+        for a, b in zip(ours, expected, strict=True):
+            torch.testing.assert_close(a, b)
+        assert torch.autograd.gradgradcheck(net, x, fast_mode=True)
+
     def test_refuses_another_reading(self) -> None:
         with pytest.raises(ValueError, match="'first'"):
             scornn.nn.SequenceModel(scornn.ScoRNN(3, 5), 2, read="first")  # type: ignore[arg-type]

@@ -9,6 +9,30 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
+class _HeadOverTime(torch.autograd.Function):
+    """y_t = V h_t + c for all t, with a faster gradient of h.
+
+    One product of (T·B, p) by (p, n) with a small p runs at a fraction of the speed of T products of (B, p) by (p, n).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, V: Tensor, c: Tensor) -> Tensor:
+        ctx.save_for_backward(h, V)
+        return nn.functional.linear(h, V, c)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        h, V = ctx.saved_tensors
+        dh = torch.bmm(g, V.expand(h.shape[0], *V.shape))
+        dV = g.flatten(0, 1).mT @ h.flatten(0, 1)
+        return dh, dV, g.sum((0, 1))
+
+
+def _every_state(h: Tensor, V: Tensor, c: Tensor) -> Tensor:
+    y: Tensor = _HeadOverTime.apply(h, V, c)  # type: ignore[no-untyped-call]
+    return y
+
+
 class SequenceModel(nn.Module):
     r"""The paper's network: :math:`y_t = V h_t + c` on every state, or on the last one alone.
 
@@ -52,7 +76,10 @@ class SequenceModel(nn.Module):
             if self.read == "all":
                 output, _ = pad_packed_sequence(packed_output, total_length=inputs.shape[0])
         h = output if self.read == "all" else self._last(state)
-        y: Tensor = self.head(self.layer.readout(h) if hasattr(self.layer, "readout") else h)
+        h = self.layer.readout(h) if hasattr(self.layer, "readout") else h
+        if h.dim() == 3 and h.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+            return _every_state(h, self.head.weight, self.head.bias)
+        y: Tensor = self.head(h)
         return y
 
     def _last(self, state: Tensor | tuple[Tensor, Tensor]) -> Tensor:
