@@ -46,11 +46,11 @@ template <class T, template <class> class Act> class Backward {
     int run(i64 row_begin, i64 row_end) {
         const i64 most = smaller<i64>(kBlock, row_end - row_begin);
         depth_ = larger<i64>(most, smaller<i64>(kDepth, most * s_.steps));
-        if (!pack_backward(s_, B_) || !pack_bias(s_, bias_) || !carry_.allocate(most, n_ + m_) ||
-            !dz_.allocate(depth_, n_) || !db_.allocate(1, n_) || !db_chunk_.allocate(1, n_))
+        if (!pack_backward(s_, g_.x != nullptr, B_) || !pack_bias(s_, bias_) || !dz_.allocate(depth_, n_) ||
+            !carry_.allocate(most, g_.x ? n_ + m_ : n_) || !db_.allocate(1, n_) || !db_chunk_.allocate(1, n_))
             return SCORNN_OUT_OF_MEMORY;
-        if ((g_.W || g_.U) && (!hx_.allocate(depth_, n_ + m_) || !G_.allocate(n_, n_ + m_)))
-            return SCORNN_OUT_OF_MEMORY;
+        const i64 width = g_.U ? n_ + m_ : n_;
+        if ((g_.W || g_.U) && (!hx_.allocate(depth_, width) || !G_.allocate(n_, width))) return SCORNN_OUT_OF_MEMORY;
         const i64 blocks = (row_end - row_begin + kBlock - 1) / kBlock;
         for (i64 k = 0; k < blocks; ++k) {
             const i64 begin = row_begin + k * (row_end - row_begin) / blocks;

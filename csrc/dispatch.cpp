@@ -82,6 +82,16 @@ std::int32_t scornn_backward(const scornn_sequence *s, const scornn_gradients *g
     return g ? run(s, g, begin, end) : std::int32_t(SCORNN_INVALID);
 }
 
+void scornn_work(void *tasks) {
+    scornn_tasks &list = *static_cast<scornn_tasks *>(tasks);
+    for (;;) {
+        const std::int64_t number = __atomic_fetch_add(&list.next, 1, __ATOMIC_RELAXED);
+        if (number >= list.count) return;
+        scornn_task &task = list.tasks[number];
+        task.status = run(task.sequence, task.gradients, task.row_begin, task.row_end);
+    }
+}
+
 double scornn_peak(std::int32_t dtype, std::int32_t isa, std::int64_t iterations) {
     switch (isa == SCORNN_ISA_BEST ? best() : isa) {
 #if defined(SCORNN_AVX2)

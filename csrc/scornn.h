@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#define SCORNN_ABI_VERSION 1
+#define SCORNN_ABI_VERSION 2
 
 #if defined(__GNUC__)
 #define SCORNN_API __attribute__((visibility("default")))
@@ -78,6 +78,23 @@ SCORNN_API int32_t scornn_forward(const struct scornn_sequence *sequence, int64_
 
 SCORNN_API int32_t scornn_backward(const struct scornn_sequence *sequence,
                                    const struct scornn_gradients *gradients, int64_t row_begin, int64_t row_end);
+
+/* A call of scornn_forward (gradients NULL) or scornn_backward, and a list of them to be shared among threads. */
+struct scornn_task {
+    const struct scornn_sequence *sequence;
+    const struct scornn_gradients *gradients;
+    int64_t row_begin, row_end;
+    int32_t status; /* set when the task is done */
+};
+
+struct scornn_tasks {
+    struct scornn_task *tasks;
+    int64_t count;
+    int64_t next; /* the first that nobody has taken: 0 at the start */
+};
+
+/* Takes tasks from a struct scornn_tasks until none is left. Any number of threads may do so on the same list. */
+SCORNN_API void scornn_work(void *tasks);
 
 /* Runs independent fused multiply-adds in registers and returns how many floating-point operations it did: the most
  * that one thread can reach, when timed by the caller. */

@@ -22,13 +22,13 @@ template <class T> bool pack_forward(const scornn_sequence &s, Panels<T> &B) {
     return true;
 }
 
-// Panels of [W U] for [dh dx] = dz [W U]: k runs over the n rows, panels over the n + m columns.
-template <class T> bool pack_backward(const scornn_sequence &s, Panels<T> &B) {
+// Panels of [W U] for [dh dx] = dz [W U]: k runs over the n rows, panels over the n + m columns; W alone without dx.
+template <class T> bool pack_backward(const scornn_sequence &s, bool dx, Panels<T> &B) {
     const i64 n = s.hidden, m = s.input;
-    if (!B.allocate(n, n + m)) return false;
+    if (!B.allocate(n, dx ? n + m : n)) return false;
     for (i64 i = 0; i < n; ++i) {
         B.put(i, 0, static_cast<const T *>(s.W) + i * n, 1, n);
-        B.put(i, n, static_cast<const T *>(s.U) + i * m, 1, m);
+        if (dx) B.put(i, n, static_cast<const T *>(s.U) + i * m, 1, m);
     }
     return true;
 }

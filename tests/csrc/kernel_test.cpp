@@ -223,16 +223,18 @@ void check_threads() {
     std::vector<std::unique_ptr<Problem<float>>> sums;
     for (int k = 0; k < count; ++k) sums.emplace_back(new Problem<float>(c, SCORNN_ISA_BEST));
     for (bool backward : {false, true}) {
+        std::vector<scornn_gradients> gradients(count, many.d);
+        std::vector<scornn_task> tasks;
+        for (int k = 0; k < count; ++k) {
+            scornn_gradients &d = gradients[k];
+            d.W = sums[k]->dW.data(), d.U = sums[k]->dU.data(), d.b = sums[k]->db.data();
+            tasks.push_back({&many.s, backward ? &d : nullptr, k * c.B / count, (k + 1) * c.B / count, -1});
+        }
+        scornn_tasks list{tasks.data(), count, 0};
         std::vector<std::thread> threads;
-        for (int k = 0; k < count; ++k)
-            threads.emplace_back([&, k] {
-                const i64 begin = k * c.B / count, end = (k + 1) * c.B / count;
-                scornn_gradients d = many.d;
-                d.W = sums[k]->dW.data(), d.U = sums[k]->dU.data(), d.b = sums[k]->db.data();
-                const int status = backward ? scornn_backward(&many.s, &d, begin, end) : scornn_forward(&many.s, begin, end);
-                if (status != SCORNN_OK) std::abort();
-            });
+        for (int k = 0; k < count; ++k) threads.emplace_back(scornn_work, &list);
         for (std::thread &thread : threads) thread.join();
+        for (const scornn_task &task : tasks) expect(task.status == SCORNN_OK, "status", "threads");
     }
     for (i64 i = 0; i < many.dW.size; ++i) many.dW[i] = 0;
     for (int k = 0; k < count; ++k)

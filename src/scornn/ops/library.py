@@ -12,7 +12,7 @@ import struct
 from functools import cache
 from pathlib import Path
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 NAMES = ("libscornn.so", "libscornn.dylib", "scornn.dll")
 ISA = {"best": 0, "portable": 1, "avx2": 2, "avx512": 3}
 ACTIVATION = {"identity": 0, "relu": 1, "leaky_relu": 2, "tanh": 3, "modrelu": 4, "complex_modrelu": 5}
@@ -58,6 +58,24 @@ class Gradients(ctypes.Structure):
     )
 
 
+class Task(ctypes.Structure):
+    """``struct scornn_task``: the forward pass, or with gradients the backward pass, of a range of rows."""
+
+    _fields_ = (
+        ("sequence", ctypes.POINTER(Sequence)),
+        ("gradients", ctypes.POINTER(Gradients)),
+        ("row_begin", ctypes.c_int64),
+        ("row_end", ctypes.c_int64),
+        ("status", ctypes.c_int32),
+    )
+
+
+class Tasks(ctypes.Structure):
+    """``struct scornn_tasks``: a list that threads share."""
+
+    _fields_ = (("tasks", ctypes.POINTER(Task)), ("count", ctypes.c_int64), ("next", ctypes.c_int64))
+
+
 class Unavailable(Exception):
     """Why the library cannot be used."""
 
@@ -75,15 +93,9 @@ class Library:
             raise Unavailable(f"{path.name} cannot be loaded: {error}") from error
         if version != ABI_VERSION:
             raise Unavailable(f"{path} has interface version {version}, expected {ABI_VERSION}; reinstall scornn")
-        self.forward = library.scornn_forward
-        self.forward.argtypes = [ctypes.POINTER(Sequence), ctypes.c_int64, ctypes.c_int64]
-        self.backward = library.scornn_backward
-        self.backward.argtypes = [
-            ctypes.POINTER(Sequence),
-            ctypes.POINTER(Gradients),
-            ctypes.c_int64,
-            ctypes.c_int64,
-        ]
+        self.work = library.scornn_work
+        self.work.argtypes = [ctypes.c_void_p]
+        self.work.restype = None
         self.peak = library.scornn_peak
         self.peak.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_int64]
         self.peak.restype = ctypes.c_double

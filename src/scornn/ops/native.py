@@ -10,9 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import pairwise
 
 import torch
@@ -38,31 +36,48 @@ def _library() -> library.Library:
 
 
 class _Workers:
-    """Threads that live as long as the process; a forked child starts its own."""
+    """The threads that tasks are handed to.
+
+    PyTorch's own, where its OpenMP runtime has the entry point of GCC's: they go on spinning for milliseconds after
+    each of its operations, and would take a core from any others. A process forked from one that used them hangs when
+    it does so again, so a forked child uses threads of Python.
+    """
 
     def __init__(self) -> None:
-        self._forget()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
-
-    def _forget(self) -> None:
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
+        self._openmp = getattr(ctypes.CDLL(torch._C.__file__), "GOMP_parallel", None)
+        if self._openmp is not None:
+            self._openmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+            self._openmp.restype = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
 
-    def run(self, tasks: Sequence[Callable[[], int]]) -> None:
-        """Run all tasks, the first in this thread, and raise if one of them fails."""
-        if len(tasks) > 1:
+    def _forked(self) -> None:
+        self._lock, self._pool, self._openmp = threading.Lock(), None, None
+
+    def run(self, tasks: list[library.Task]) -> None:
+        """Run all tasks, each in a thread of its own where there are enough, and raise if one of them fails."""
+        kernel, count = _library(), len(tasks)
+        array = (library.Task * count)(*tasks)
+        shared = library.Tasks(array, count, 0)
+        address = ctypes.addressof(shared)
+        if count <= 1:
+            kernel.work(address)
+        elif self._openmp is not None:
+            self._openmp(kernel.work, address, count, 0)
+        else:
             with self._lock:
                 if self._pool is None:
                     self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="scornn")
-            others = [self._pool.submit(task) for task in tasks[1:]]
-            statuses = [tasks[0](), *(other.result() for other in others)]
-        else:
-            statuses = [task() for task in tasks]
-        for status in statuses:
-            if status:
-                error = MemoryError if status == 1 else RuntimeError
-                raise error(f"the native kernel failed: {library.STATUS.get(status, status)}")
+            others = [self._pool.submit(kernel.work, address) for _ in range(count - 1)]
+            kernel.work(address)
+            for other in others:
+                other.result()
+        for task in array:
+            if task.status:
+                error = MemoryError if task.status == 1 else RuntimeError
+                raise error(f"the native kernel failed: {library.STATUS.get(task.status, task.status)}")
 
 
 _workers = _Workers()
@@ -124,7 +139,6 @@ class _Call:
         batch_sizes: Tensor | None,
         reverse: bool,
     ) -> None:
-        self.kernel = _library()
         x, h0, W, U, output = x.resolve_neg(), _dense(h0), _dense(W), _dense(U), _dense(output)
         b = None if b is None else _dense(b)
         batch_sizes = None if batch_sizes is None else batch_sizes.contiguous()
@@ -138,7 +152,7 @@ class _Call:
             0 if x.dtype == torch.float32 else 1,
             library.ACTIVATION[activation],
             reverse,
-            self.kernel.isa,
+            _library().isa,
             _address(batch_sizes),
             x.data_ptr(),
             _strides(x),
@@ -152,17 +166,14 @@ class _Call:
         self.shards = _shards(h0.shape[0], 2.0 * output.numel() * (n + m), batch_sizes)
 
     def forward(self) -> None:
-        sequence = ctypes.byref(self.sequence)
-        _workers.run([partial(self.kernel.forward, sequence, *rows) for rows in self.shards])
+        sequence = ctypes.pointer(self.sequence)
+        _workers.run([library.Task(sequence, None, *rows) for rows in self.shards])
 
     def backward(self, gradients: list[library.Gradients]) -> None:
         """One set of gradients for each shard."""
-        sequence = ctypes.byref(self.sequence)
-        tasks = [
-            partial(self.kernel.backward, sequence, ctypes.byref(shard_gradients), *rows)
-            for shard_gradients, rows in zip(gradients, self.shards, strict=True)
-        ]
-        _workers.run(tasks)
+        sequence = ctypes.pointer(self.sequence)
+        pairs = zip(gradients, self.shards, strict=True)
+        _workers.run([library.Task(sequence, ctypes.pointer(g), *rows) for g, rows in pairs])
 
 
 def _forward(
