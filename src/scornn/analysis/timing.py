@@ -24,13 +24,14 @@ def seconds_per_step(
     steps: int,
     seconds: float = float("inf"),
     warmup: int = 2,
+    least: int = 3,
     progress: Callable[[int], None] = lambda step: None,
 ) -> dict[str, Any]:
     """Time the training steps of a config: data, forward, backward, update; no evaluation, nothing written.
 
     Args:
         steps: the most steps to time, after ``warmup`` of them.
-        seconds: end sooner, after at least three steps, when these have passed.
+        seconds: end sooner, after at least ``least`` steps, when these have passed.
 
     Returns:
         The median and the mean of the steps timed, how many they were, and what they were timed with.
@@ -45,7 +46,7 @@ def seconds_per_step(
         if step >= warmup:
             taken.append(time.perf_counter() - begun)
             progress(len(taken))
-        if len(taken) >= 3 and sum(taken) > seconds:
+        if len(taken) >= least and sum(taken) > seconds:
             break
     return {
         "seconds_per_step": statistics.median(taken),

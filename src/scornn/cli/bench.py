@@ -4,9 +4,14 @@ Each shape is a training step of one of the paper's experiments (one-stream: inf
 the shortest time of each counts: the three backends of the operator, torch.nn.RNN of the same size, and torch.nn.LSTM
 with the same number of parameters. `--quick` takes a quarter of the steps of long sequences and the fewest rounds.
 
+`--training` times whole training steps and says what share of them is not the recurrence; `--models` times a step of
+every model at the shape of pixel MNIST. Both need the MNIST files.
+
 Examples:
     scornn bench --quick
     scornn bench --shape copying --json
+    scornn bench --training --data DIR
+    scornn bench --models --model lstm
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import dataclasses
 import json
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
@@ -30,6 +36,10 @@ class Flags:
     )
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Print one JSON object.")] = False
     markdown: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Print the tables as Markdown.")] = False
+    training: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Time whole training steps of the program.")] = False
+    models: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Time a training step of every model.")] = False
+    model: Annotated[str | None, option("NAME", "With --models: this model alone.")] = None
+    data: Annotated[Path | None, option("DIR", "Where the MNIST files are, for --training and --models.")] = None
     shape: Annotated[str | None, option("NAME", "Measure this shape alone.")] = None
     rounds: Annotated[int, option("N", "Turns of every contender (default 15, quick 5).")] = 0
     threads: Annotated[int, option("N", "Threads (default: as many as cores).")] = 0
@@ -49,11 +59,36 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"unknown shape {flags.shape!r}; the shapes are {', '.join(names)}")
     if flags.threads:
         torch.set_num_threads(flags.threads)
+    if flags.training or flags.models:
+        return _program(flags)
     report = _measure(flags, [shape for shape in bench.SHAPES if flags.shape in (None, shape.name)])
     if flags.json:
         print(json.dumps(report, indent=2))
     else:
         _show(report, flags.markdown)
+    return 0
+
+
+def _program(flags: Flags) -> int:
+    from rich.console import Console
+
+    from scornn.cli import _bench_program as program
+
+    if flags.model is not None and flags.model not in program.SIZES:
+        raise UsageError(f"unknown model {flags.model!r}; the models are {', '.join(program.SIZES)}")
+    report: dict[str, Any] = {}
+    with Console(stderr=True).status("training steps") as status:
+        if flags.training:
+            report |= program.training(flags.data, steps=20 if flags.quick else 50)
+        if flags.models:
+            report |= program.models(flags.data, flags.model, status.update)
+    if flags.json:
+        print(json.dumps(report, indent=2))
+        return 0
+    if flags.training:
+        _table(program.training_rows(report), flags.markdown)
+    if flags.models:
+        _table(program.model_rows(report), flags.markdown)
     return 0
 
 

@@ -1,0 +1,88 @@
+"""``scornn bench --training`` and ``--models``: whole training steps, as the program makes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+LIMITS = {"mnist": 0.10, "copying": 0.25}
+"""The largest share of a step that may be spent around the recurrence."""
+
+SIZES = {
+    "scornn": (170, 360, 512),
+    "rnn": (116, 360, 512),
+    "irnn": (170,),
+    "henaff": (170,),
+    "lstm": (128, 256, 512),
+    "gru": (128,),
+    "exprnn": (170,),
+    "dtriv": (170,),
+    "spectral": (170,),
+    "ornn": (256,),
+    "scurnn": (116,),
+    "full-urnn": (116, 360, 512),
+    "urnn": (512, 2170),
+    "eurnn": (512,),
+    "goru": (128,),
+}
+"""The sizes of the paper's timing table; for models that are not in it, about as many parameters."""
+
+
+def training(data: Path | None, steps: int) -> dict[str, Any]:
+    """What of a training step is not the recurrence, for the paper's scoRNN on MNIST and on copying."""
+    from scornn.analysis import overhead
+
+    rows = []
+    for task, limit in LIMITS.items():
+        config = _config(task, "scornn", None, data)
+        rows.append({"task": task, "n": config.model.hidden, "limit": limit, **overhead.measure(config, steps)})
+    return {"training": rows}
+
+
+def models(data: Path | None, only: str | None, progress: Any) -> dict[str, Any]:
+    """Seconds of a training step of every model at the shape of pixel MNIST: batch 50, 784 steps."""
+    from scornn import tasks
+    from scornn.analysis.timing import seconds_per_step
+
+    rows = []
+    task = None
+    for name, sizes in SIZES.items():
+        for n in sizes if only in (None, name) else ():
+            progress(f"{name} {n}")
+            config = _config("mnist", name, n, data)
+            task = task or tasks.make(config.task, config.seed, data)
+            measured = seconds_per_step(config, task, steps=20, seconds=5, warmup=1, least=1)
+            rows.append({"model": name, "n": n, **measured})
+    return {"models": rows}
+
+
+def _config(task: str, model: str, hidden: int | None, data: Path | None) -> Any:
+    from scornn.paper.presets import TASKS, resolve
+
+    size = {} if hidden is None else {"hidden": hidden}
+    table: dict[str, Any] = {"task": dict(TASKS[task]), "model": {"name": model, **size}}
+    if task == "mnist":
+        table["task"]["batch"] = 50
+    if data is not None:
+        table["data"] = str(data)
+    return resolve(table)[0]
+
+
+def training_rows(report: dict[str, Any]) -> list[list[str]]:
+    rows = [["training step", "ms", "recurrence ms", "around it (limit)", "data", "optimizer", "rest"]]
+    for r in report["training"]:
+        parts = r["parts"]
+        share = "-" if r["share"] is None else f"{100 * r['share']:.1f} % ({100 * r['limit']:.0f} %)"
+        recurrence = "-" if r["recurrence"] is None else f"{r['recurrence']:.1f}"
+        named = [f"{parts[part]:.2f} ms" for part in ("data", "optimizer", "rest")]
+        rows.append([f"{r['task']}, scoRNN n={r['n']}", f"{r['step']:.1f}", recurrence, share, *named])
+    return rows
+
+
+def model_rows(report: dict[str, Any]) -> list[list[str]]:
+    rows = [["model", "n", "parameters", "ms a step", "steps timed", "minutes an epoch of 1,100"]]
+    for r in report["models"]:
+        seconds = r["seconds_per_step"]
+        epoch = f"{seconds * 1100 / 60:.1f}"
+        rows.append([r["model"], str(r["n"]), f"{r['parameters']:,}", f"{1e3 * seconds:.1f}", str(r["steps"]), epoch])
+    return rows
