@@ -124,9 +124,13 @@ def _store(size: int) -> Any:
 
 
 def default_threads() -> int:
-    """The cores of this machine, shared by the processes that torchrun started on it."""
+    """The cores that this process may use, or OMP_NUM_THREADS; torchrun's processes share the cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    if wanted.isdigit() and processes == 1:  # torchrun sets it to 1 by itself
+        return max(1, int(wanted))
+    return max(1, cores // processes)
 
 
 def lost_peer(error: RuntimeError) -> bool:
