@@ -46,6 +46,19 @@ def skew(v: Tensor, n: int, bandwidth: int | None = None) -> Tensor:
 
 def skew_indices(n: int, bandwidth: int | None = None, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
     """Rows and columns of the free entries of an n × n skew matrix, in the order of :func:`skew`."""
+    if torch.compiler.is_compiling():
+        return _skew_indices(n, bandwidth, device)
+    key = (n, bandwidth, device)
+    if key not in _kept_indices:
+        with torch.inference_mode(False):
+            _kept_indices[key] = _skew_indices(n, bandwidth, device)
+    return _kept_indices[key]
+
+
+_kept_indices: dict[tuple[int, int | None, torch.device | None], tuple[Tensor, Tensor]] = {}
+
+
+def _skew_indices(n: int, bandwidth: int | None, device: torch.device | None) -> tuple[Tensor, Tensor]:
     band = n - 1 if bandwidth is None else bandwidth
     count = n * band - band * (band + 1) // 2
     line = torch.arange(n, device=device)
@@ -95,8 +108,10 @@ def scaled_cayley(A: Tensor, D: Tensor) -> Tensor:
 
 
 def _require_finite(A: Tensor) -> None:
+    if A.numel() == 0:
+        return
     message = "scaled_cayley: A holds NaN or infinity; the skew-symmetric parameters have diverged"
-    finite = torch.isfinite(A).all()
+    finite = torch.isfinite(torch.linalg.vector_norm(A.detach(), torch.inf))
     if torch.compiler.is_compiling():
         torch._assert_async(finite, message)
     elif not (finite.is_meta or _is_traced(finite)) and not finite:

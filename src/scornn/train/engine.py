@@ -19,6 +19,7 @@ from scornn.optim import RMSprop, StiefelStep, parameter_groups
 from scornn.tasks import Task
 from scornn.train.config import Config, StepRule
 from scornn.train.distributed import World
+from scornn.train.memory import keep_freed_memory
 
 Clock = Callable[[str], None]
 """Called with the name of each part of a step when that part ends."""
@@ -61,6 +62,7 @@ class Engine:
     def __init__(self, config: Config, task: Task, world: World) -> None:
         self.task, self.world = task, world
         self.optimizer_config = config.optimizer
+        keep_freed_memory()
         seed_everything(config.seed)
         self.model = build_model(config, task).to(world.device)
         self._forward: nn.Module = self.model
