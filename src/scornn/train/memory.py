@@ -1,7 +1,7 @@
 """Freed memory stays with the process.
 
 A training step frees and asks again for the same large tensors. glibc gives such blocks back to the system each time,
-and the next step waits while their pages are mapped and cleared once more: six percent of a copying step.
+and the next step waits while their pages are mapped and cleared once more.
 """
 
 import ctypes
