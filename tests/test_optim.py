@@ -111,6 +111,19 @@ def test_every_parameter_is_in_exactly_one_group() -> None:
     assert len(recurrent["params"]) == 4 + 1 + 1
 
 
+def test_the_recurrent_bias_goes_where_it_is_told() -> None:
+    model = scornn.nn.SequenceModel(scornn.ScoRNN(3, 5, 2), 2)
+    names = {id(p): name for name, p in model.named_parameters()}
+    rest, recurrent = parameter_groups(model, 1e-3, 1e-4, bias="recurrent")
+    expected = ["layer.skew_hh_l0", "layer.skew_hh_l1", "layer.bias_l0", "layer.bias_l1"]
+    assert sorted(names[id(p)] for p in recurrent["params"]) == sorted(expected)
+    assert len(rest["params"]) + len(expected) == len(names)
+    rest, recurrent = parameter_groups(model, 1e-3, 1e-4, bias="rest")
+    assert sorted(names[id(p)] for p in recurrent["params"]) == expected[:2]
+    with pytest.raises(ValueError, match='"recurrent" or "rest", got \'both\''):
+        parameter_groups(model, 1e-3, 1e-4, bias="both")  # type: ignore[arg-type]
+
+
 def test_a_model_without_recurrent_parameters_has_one_group() -> None:
     assert [group["name"] for group in parameter_groups(nn.Linear(2, 2), 1e-3, 1e-4)] == ["rest"]
 

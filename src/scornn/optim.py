@@ -8,7 +8,7 @@ with them (FACTS: the TensorFlow flavour starts its second moment at one, which 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
@@ -193,30 +193,47 @@ class StiefelStep(Optimizer):
         return normalised
 
 
-def recurrent_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that make recurrent matrices, by name: the free numbers of A, and their like in other models."""
+def recurrent_parameters(model: nn.Module, biases: bool = False) -> dict[str, nn.Parameter]:
+    """The parameters that make recurrent matrices, by name: the free numbers of A, and their like in other models.
+
+    With ``biases`` also the recurrent bias b of scoRNN, which acts at every step as W does.
+    """
     found: dict[str, nn.Parameter] = {}
     for prefix, module in model.named_modules():
         if isinstance(module, ParametrizationList) and any(isinstance(p, ScaledCayley) for p in module):
             names = ["original"]
         else:
             names = getattr(module, "recurrent_parameter_names", list)()
+            if biases:
+                names = names + getattr(module, "recurrent_bias_names", list)()
         for name in names:
             found[f"{prefix}.{name}" if prefix else name] = module.get_parameter(name)
     return found
 
 
-def parameter_groups(model: nn.Module, lr: float, recurrent_lr: float) -> list[dict[str, Any]]:
+def parameter_groups(
+    model: nn.Module, lr: float, recurrent_lr: float, bias: Literal["recurrent", "rest"] = "rest"
+) -> list[dict[str, Any]]:
     """Two groups for an optimizer: the recurrent parameters with their own learning rate, and all the rest.
 
     Every trained parameter is in exactly one of them. An empty group is left out.
+
+    Args:
+        model: any module with recurrent layers in it.
+        lr: of the input and output weights.
+        recurrent_lr: of A, and of its like in other models.
+        bias: the group of scoRNN's recurrent bias b. The authors' program puts it into the ``rest``. As a
+            ``recurrent`` parameter it takes smaller steps, which the copying problem needs: over a thousand steps
+            of the recurrence a change of b acts a thousand times (``docs/learning-rates.md``).
 
     Example:
         >>> from scornn.nn import ScoRNN
         >>> [group["name"] for group in parameter_groups(ScoRNN(3, 5), lr=1e-3, recurrent_lr=1e-4)]
         ['rest', 'recurrent']
     """
-    recurrent = recurrent_parameters(model)
+    if bias not in ("recurrent", "rest"):
+        raise ValueError(f'bias must be "recurrent" or "rest", got {bias!r}')
+    recurrent = recurrent_parameters(model, biases=bias == "recurrent")
     ids = {id(p) for p in recurrent.values()}
     rest = [p for p in model.parameters() if p.requires_grad and id(p) not in ids]
     groups = [

@@ -123,6 +123,10 @@ class _ScaledCayleyWeights(nn.Module):
     def recurrent_parameter_names(self) -> list[str]:
         return [name for name in self._parameters if name.startswith("skew_hh")]
 
+    def recurrent_bias_names(self) -> list[str]:
+        """Biases that learn with A when :func:`scornn.optim.parameter_groups` is told so."""
+        return [name for name in self._parameters if name.startswith("bias")]
+
     def _repr_settings(self) -> str:
         text = f"rho={self.rho}" + ("" if self.nonlinearity == "modrelu" else f", nonlinearity={self.nonlinearity}")
         return text + ("" if self.bandwidth is None else f", bandwidth={self.bandwidth}")

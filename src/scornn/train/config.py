@@ -46,10 +46,14 @@ class StepRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class OptimizerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rules for the free numbers of A (``recurrent``) and all the ``rest``; clipping comes first."""
+    """Rules for the free numbers of A (``recurrent``) and all the ``rest``; clipping comes first.
+
+    ``bias`` names the rule that scoRNN's recurrent bias b follows.
+    """
 
     rest: StepRule
     recurrent: StepRule
+    bias: Literal["recurrent", "rest"] = "rest"
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     clip_value: Annotated[float, Meta(gt=0, le=1e9)] | None = None
 

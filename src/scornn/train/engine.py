@@ -76,7 +76,9 @@ class Engine:
                 self.model, process_group=world.group, gradient_as_bucket_view=True, **unsynced
             )
         rules = {"rest": config.optimizer.rest, "recurrent": config.optimizer.recurrent}
-        groups = parameter_groups(self.model, lr=rules["rest"].lr, recurrent_lr=rules["recurrent"].lr)
+        groups = parameter_groups(
+            self.model, lr=rules["rest"].lr, recurrent_lr=rules["recurrent"].lr, bias=config.optimizer.bias
+        )
         self.optimizers = {group["name"]: make_optimizer(group, rules[group["name"]]) for group in groups}
         self.parameters = [p for group in groups for p in group["params"]]
 
