@@ -7,7 +7,7 @@ READY := .venv/.ready
 
 demo: $(READY)
 	@if test -f runs/demo/config.json; then $(BIN)/scornn resume runs/demo; \
-	else $(BIN)/scornn train copying --until recall=0.97 --until loss=0.001 --out runs/demo; fi
+	else $(BIN)/scornn train copying --until recall=0.99 --until loss=0.001 --out runs/demo; fi
 	$(BIN)/scornn report runs/demo --out runs/demo/report.html
 	@echo "Open runs/demo/report.html in a browser."
 

@@ -1,10 +1,11 @@
 // The gradients, from the states alone, for the rows of a shard; time runs backwards.
 //
 //     dz_t = act'(h_t) (dh_t + gradient of output_t),
-//     [dh_{t-1} dx_t] = dz_t [W U],   [dW dU] += dz_t^T [h_{t-1} x_t].
+//     [dh_{t-1} dx_t] = [dz_t dy_{t-1}] [[W U] [V 0]],   [[dW dU] [dV .]] += [dz_t dy_{t-1}]^T [h_{t-1} x_t].
 //
-// dz and [h x] of some steps are kept as panels until about kDepth rows have come together; then they enter [dW dU] by
-// one product that stays in cache.
+// The head's gradient thus rides along in both products; only the last state of a sequence, which no later step follows,
+// is treated by itself. [dz dy] and [h x] of some steps are kept as panels until about kDepth rows have come together;
+// then they enter the weights' gradients by one product that stays in cache.
 #pragma once
 #include "activation.h"
 #include "product.h"
@@ -41,16 +42,16 @@ SCORNN_INLINE Vec<T> differentiate(const T *dh, const T *g, i64 g_row, const T *
 
 template <class T, template <class> class Act> class Backward {
   public:
-    Backward(const scornn_sequence &s, const scornn_gradients &g) : s_(s), g_(g), n_(s.hidden), m_(s.input) {}
+    Backward(const scornn_sequence &s, const scornn_gradients &g) : s_(s), g_(g), n_(s.hidden), m_(s.input), p_(g.y ? s.heads : 0) {}
 
     int run(i64 row_begin, i64 row_end) {
         const i64 most = smaller<i64>(kBlock, row_end - row_begin);
         depth_ = larger<i64>(most, smaller<i64>(kDepth, most * s_.steps));
-        if (!pack_backward(s_, g_.x != nullptr, B_) || !pack_bias(s_, bias_) || !dz_.allocate(depth_, n_) ||
+        if (!pack_backward(s_, p_, g_.x != nullptr, B_) || !pack_bias(s_, bias_) || !dz_.allocate(depth_, n_ + p_) ||
             !carry_.allocate(most, g_.x ? n_ + m_ : n_) || !db_.allocate(1, n_) || !db_chunk_.allocate(1, n_))
             return SCORNN_OUT_OF_MEMORY;
         const i64 width = g_.U ? n_ + m_ : n_;
-        if ((g_.W || g_.U) && (!hx_.allocate(depth_, width) || !G_.allocate(n_, width))) return SCORNN_OUT_OF_MEMORY;
+        if (weights() && (!hx_.allocate(depth_, width) || !G_.allocate(n_ + p_, width))) return SCORNN_OUT_OF_MEMORY;
         const i64 blocks = (row_end - row_begin + kBlock - 1) / kBlock;
         for (i64 k = 0; k < blocks; ++k) {
             const i64 begin = row_begin + k * (row_end - row_begin) / blocks;
@@ -64,7 +65,7 @@ template <class T, template <class> class Act> class Backward {
     void run_block(i64 begin, i64 rows) {
         Block<T> block(s_, begin, rows);
         const T *output = static_cast<const T *>(s_.output), *h0 = static_cast<const T *>(s_.h0);
-        const T *dh_n = static_cast<const T *>(g_.h_n);
+        const T *dh_n = static_cast<const T *>(g_.h_n), *dy = static_cast<const T *>(g_.y);
         T *dx = static_cast<T *>(g_.x), *dh0 = static_cast<T *>(g_.h0);
         const i64 width = panels<T>(n_);
         for (i64 index = s_.steps - 1; index >= 0; --index) {
@@ -77,6 +78,7 @@ template <class T, template <class> class Act> class Backward {
                     const T zero = 0;
                     carry_.put(r, 0, &zero, 0, n_);
                 }
+                if (p_) read_last(r, dy + (block.row() + r) * p_, output + (block.row() + r) * n_);
             }
             if (filled_ + alive > depth_) add_chunk();
             const T *g = g_.output ? block.find(g_.output, g_.output_stride) : nullptr;
@@ -86,14 +88,15 @@ template <class T, template <class> class Act> class Backward {
             }
             differentiate_rows(g, output + block.row() * n_, alive);
             const i64 back = index > 0 ? block.row_before() - block.row() : 0;  // from here to the step before
-            if (g_.W || g_.U) keep_inputs(block, alive, before, output + (block.row() + back) * n_, h0 + begin * n_);
+            if (p_) keep_heads(dy + (block.row() + back) * p_, alive, before);
+            if (weights()) keep_inputs(block, alive, before, output + (block.row() + back) * n_, h0 + begin * n_);
             Ahead ahead;
             if (index > 1) ahead.add(output + (block.row() + 2 * back) * n_, before * n_);
             if (index > 0 && g && g_.output_stride[1] == n_) ahead.add(g + back * n_, before * n_);
             const i64 first = index > 0 || dh0 ? 0 : n_ / kPanel<T>;
             const i64 last = dx ? panels<T>(n_ + m_) : width;
             if (first < last && (index > 0 || dh0 || dx))
-                multiply(dz_.at(0, filled_), dz_.stride(), alive, B_, n_, first, last, carry_.at(0, 0), carry_.stride(),
+                multiply(dz_.at(0, filled_), dz_.stride(), alive, B_, n_ + p_, first, last, carry_.at(0, 0), carry_.stride(),
                          ahead);
             if (dx)
                 for (i64 r = 0; r < alive; ++r) carry_.get(r, n_, dx + (block.row() + r) * m_, m_);
@@ -102,6 +105,31 @@ template <class T, template <class> class Act> class Backward {
             filled_ += alive;
         }
         add_chunk();
+    }
+
+    bool weights() const { return g_.W || g_.U || g_.V; }
+
+    // What the head adds at the last state h of a sequence, row r of the block, to dh and to dV.
+    void read_last(i64 r, const T *dy, const T *h) {
+        for (i64 j = 0; j < n_; ++j) {
+            const i64 panel = j / kPanel<T>, lane = j % kPanel<T>;
+            for (i64 i = 0; i < p_; ++i) {
+                carry_.at(panel, r)[lane] += dy[i] * B_.at(panel, n_ + i)[lane];
+                if (g_.V) G_.at(panel, n_ + i)[lane] += dy[i] * h[j];
+            }
+        }
+    }
+
+    // dy of the step before, beside dz of this one; zero for the sequences that begin here.
+    void keep_heads(const T *dy, i64 alive, i64 before) {
+        const T zero = 0;
+        for (i64 r = 0; r < alive; ++r) {
+            if (r < before) {
+                dz_.put(filled_ + r, n_, dy + r * p_, 1, p_);
+            } else {
+                dz_.put(filled_ + r, n_, &zero, 0, p_);
+            }
+        }
     }
 
     // From dh in carry_, and the gradient g of the output (columns adjacent, or NULL), to dz.
@@ -127,15 +155,16 @@ template <class T, template <class> class Act> class Backward {
     void keep_inputs(const Block<T> &block, i64 alive, i64 before, const T *h, const T *h0) {
         const T *x = block.find(s_.x, s_.x_stride);
         for (i64 r = 0; r < alive; ++r) {
-            if (g_.W) hx_.put(filled_ + r, 0, (r < before ? h : h0) + r * n_, 1, n_);
+            if (g_.W || g_.V) hx_.put(filled_ + r, 0, (r < before ? h : h0) + r * n_, 1, n_);
             if (g_.U) hx_.put(filled_ + r, n_, x + r * s_.x_stride[1], s_.x_stride[2], m_);
         }
     }
 
     // Adds the rows kept so far to [dW dU] and db: sums of sums, which round less than one long chain.
     void add_chunk() {
-        const i64 first = g_.W ? 0 : n_ / kPanel<T>;
-        if (g_.W || g_.U) add_outer(dz_, n_, hx_, first, panels<T>(g_.U ? n_ + m_ : n_), filled_, G_);
+        const i64 first = g_.W || g_.V ? 0 : n_ / kPanel<T>;
+        if (weights())
+            add_outer(dz_, g_.V ? n_ + p_ : n_, hx_, first, panels<T>(g_.U ? n_ + m_ : n_), filled_, G_);
         for (i64 p = 0; p < panels<T>(n_); ++p)
             for (i64 i = 0; i < kPanel<T>; i += kWidth<T>) {
                 T *sum = db_chunk_.at(p, 0) + i, *total = db_.at(p, 0) + i;
@@ -151,6 +180,7 @@ template <class T, template <class> class Act> class Backward {
             if (dW) G_.get(i, 0, dW + i * n_, n_);
             if (dU) G_.get(i, n_, dU + i * m_, m_);
         }
+        for (i64 i = 0; g_.V && i < p_; ++i) G_.get(n_ + i, 0, static_cast<T *>(g_.V) + i * n_, n_);
         const i64 lanes = Act<T>::pairs ? 2 : 1;
         if (db)
             for (i64 j = 0; j < n_ / lanes; ++j) db_.get(0, j * lanes, db + j, 1);
@@ -158,7 +188,7 @@ template <class T, template <class> class Act> class Backward {
 
     const scornn_sequence &s_;
     const scornn_gradients &g_;
-    const i64 n_, m_;
+    const i64 n_, m_, p_;
     i64 depth_ = 0, filled_ = 0;
     Panels<T> B_, bias_, carry_, dz_, hx_, G_, db_, db_chunk_;
 };

@@ -1,4 +1,5 @@
-// h_t = act([h_{t-1} x_t] [W U]^T) for the rows of a shard, block by block, each block through all steps.
+// h_t = act([h_{t-1} x_t] [W U]^T) and y_t = V h_t + c for the rows of a shard, block by block, each block through all
+// steps.
 #pragma once
 #include "activation.h"
 #include "product.h"
@@ -31,13 +32,23 @@ void activate(T *z, i64 stride, i64 rows, const Panels<T> &bias, i64 n, T *outpu
     }
 }
 
+// Writes `rows` rows of y, which lies in panels and lacks c.
+template <class T> void write_heads(const Panels<T> &y, const T *c, i64 rows, i64 p, T *out) {
+    for (i64 r = 0; r < rows; ++r, out += p) {
+        y.get(r, 0, out, p);
+        for (i64 i = 0; i < p; ++i) out[i] += c[i];
+    }
+}
+
 template <class T, template <class> class Act>
 int forward_rows(const scornn_sequence &s, i64 row_begin, i64 row_end) {
-    const i64 n = s.hidden, m = s.input, width = panels<T>(n);
+    const i64 n = s.hidden, m = s.input, p = s.heads, width = panels<T>(n);
     const i64 most = smaller<i64>(kBlock, row_end - row_begin);
     Panels<T> B, bias, hx[2];  // hx: [h_{t-1} x_t], and the one under construction
     if (!pack_forward(s, B) || !pack_bias(s, bias) || !hx[0].allocate(most, n + m) || !hx[1].allocate(most, n + m))
         return SCORNN_OUT_OF_MEMORY;
+    Panels<T> V, y;
+    if (p && (!pack_head(s, V) || !y.allocate(most, p))) return SCORNN_OUT_OF_MEMORY;
     const T *h0 = static_cast<const T *>(s.h0);
     T *output = static_cast<T *>(s.output), *h_n = static_cast<T *>(s.h_n);
 
@@ -58,6 +69,10 @@ int forward_rows(const scornn_sequence &s, i64 row_begin, i64 row_end) {
             ahead.add(out, alive * n);
             multiply(now->at(0, 0), now->stride(), alive, B, n + m, 0, width, next->at(0, 0), next->stride(), ahead);
             activate<T, Act>(next->at(0, 0), next->stride(), alive, bias, n, out);
+            if (p) {
+                multiply(next->at(0, 0), next->stride(), alive, V, n, 0, panels<T>(p), y.at(0, 0), y.stride(), Ahead());
+                write_heads(y, static_cast<const T *>(s.c), alive, p, static_cast<T *>(s.y) + block.row() * p);
+            }
             for (i64 r = block.alive(index + 1); r < alive; ++r)
                 std::memcpy(h_n + (begin + r) * n, out + r * n, n * sizeof(T));
             Panels<T> *swap = now;

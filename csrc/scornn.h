@@ -1,18 +1,21 @@
 /* The C interface of the recurrence kernel.
  *
- *     z_t = U x_t + W h_{t-1},   h_t = act(z_t)          for one batch of sequences.
+ *     z_t = U x_t + W h_{t-1},   h_t = act(z_t),   y_t = V h_t + c          for one batch of sequences.
+ *
+ * The head y may be left out. In one pass with the recurrence it costs little: h_t is in cache when V reads it, and the
+ * gradient of y is as thin as y, while that of h is as large as all states.
  *
  * Every call is single-threaded and touches only the batch rows [row_begin, row_end): sequences are independent, so a
  * caller gives disjoint shards to as many threads as it likes. No state is kept between calls.
  *
- * Sizes: T steps, B sequences, n hidden units, m inputs. Strides count elements and may be zero or negative.
+ * Sizes: T steps, B sequences, n hidden units, m inputs, p outputs. Strides count elements and may be zero or negative.
  */
 #ifndef SCORNN_H
 #define SCORNN_H
 
 #include <stdint.h>
 
-#define SCORNN_ABI_VERSION 2
+#define SCORNN_ABI_VERSION 3
 
 #if defined(__GNUC__)
 #define SCORNN_API __attribute__((visibility("default")))
@@ -43,6 +46,7 @@ enum scornn_status { SCORNN_OK = 0, SCORNN_OUT_OF_MEMORY = 1, SCORNN_INVALID = 2
  * non-increasing sequence), its rows follow those of step t-1, and stride [0] (time) of x is not used. */
 struct scornn_sequence {
     int64_t steps, batch, hidden, input; /* T, B, n, m */
+    int64_t heads;                       /* p, or 0: no head */
     int32_t dtype, activation, reverse, isa;
     const int64_t *batch_sizes;          /* (T,) or NULL */
     const void *x;                       /* (T, B, m), or (N, m) packed */
@@ -53,19 +57,24 @@ struct scornn_sequence {
     const void *b;                       /* (n,), or (n/2,) for complex_modrelu, or NULL: zero */
     void *output;                        /* (T, B, n) or (N, n), contiguous: written by forward, read by backward */
     void *h_n;                           /* (B, n) contiguous: written by forward */
+    const void *V;                       /* (p, n) contiguous */
+    const void *c;                       /* (p,) */
+    void *y;                             /* (T, B, p) or (N, p), contiguous: written by forward */
 };
 
-/* Gradients of a loss. The first two come in (NULL: zero), the others go out (NULL: not wanted). W, U and b receive the
- * sum over the shard's rows alone; x and h0 receive the shard's rows. */
+/* Gradients of a loss. The first three come in (NULL: zero), the others go out (NULL: not wanted). W, U, b and V receive
+ * the sum over the shard's rows alone; x and h0 receive the shard's rows. That of c is the sum of y's. */
 struct scornn_gradients {
     const void *output;       /* shape of output */
     int64_t output_stride[3]; /* time, row, column */
     const void *h_n;          /* (B, n) contiguous */
+    const void *y;            /* shape of y, contiguous */
     void *x;                  /* shape of x, contiguous */
     void *h0;                 /* (B, n) contiguous */
     void *W;                  /* (n, n) contiguous */
     void *U;                  /* (n, m) contiguous */
     void *b;                  /* shape of b */
+    void *V;                  /* (p, n) contiguous; needs y */
 };
 
 SCORNN_API int32_t scornn_abi_version(void);

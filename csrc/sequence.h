@@ -22,14 +22,25 @@ template <class T> bool pack_forward(const scornn_sequence &s, Panels<T> &B) {
     return true;
 }
 
-// Panels of [W U] for [dh dx] = dz [W U]: k runs over the n rows, panels over the n + m columns; W alone without dx.
-template <class T> bool pack_backward(const scornn_sequence &s, bool dx, Panels<T> &B) {
+// Panels of V for y = h V^T: k runs over the n columns, panels over the p rows.
+template <class T> bool pack_head(const scornn_sequence &s, Panels<T> &B) {
+    if (!B.allocate(s.hidden, s.heads)) return false;
+    const T *V = static_cast<const T *>(s.V);
+    for (i64 i = 0; i < s.heads; ++i)
+        for (i64 j = 0; j < s.hidden; ++j) B.put(j, i, V + i * s.hidden + j, 1, 1);
+    return true;
+}
+
+// Panels of [[W U] [V 0]] for [dh dx] = [dz dy] [[W U] [V 0]]: k runs over the n + p rows, panels over the n + m
+// columns; without dx over the first n, and without `heads` k over the first n.
+template <class T> bool pack_backward(const scornn_sequence &s, i64 heads, bool dx, Panels<T> &B) {
     const i64 n = s.hidden, m = s.input;
-    if (!B.allocate(n, dx ? n + m : n)) return false;
+    if (!B.allocate(n + heads, dx ? n + m : n)) return false;
     for (i64 i = 0; i < n; ++i) {
         B.put(i, 0, static_cast<const T *>(s.W) + i * n, 1, n);
         if (dx) B.put(i, n, static_cast<const T *>(s.U) + i * m, 1, m);
     }
+    for (i64 i = 0; i < heads; ++i) B.put(n + i, 0, static_cast<const T *>(s.V) + i * n, 1, n);
     return true;
 }
 

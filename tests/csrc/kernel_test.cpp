@@ -68,7 +68,8 @@ template <class T> struct Problem {
     Case c;
     std::vector<i64> sizes, starts;
     i64 rows;
-    Array<T> x, h0, W, U, b, output, h_n, g, g_n, dx, dh0, dW, dU, db;
+    i64 p;  // of the head; some cases have none
+    Array<T> x, h0, W, U, b, output, h_n, g, g_n, dx, dh0, dW, dU, db, V, c_, y, dy, dV;
     scornn_sequence s{};
     scornn_gradients d{};
 
@@ -84,12 +85,13 @@ template <class T> struct Problem {
     }
 
     Problem(const Case &c, int isa)
-        : c(c), sizes(batch_sizes(c)), rows(total(sizes)), x(rows * c.m), h0(c.B * c.n), W(c.n * c.n), U(c.n * c.m), b(c.n),
+        : c(c), sizes(batch_sizes(c)), rows(total(sizes)), p((c.n + c.B) % 12), x(rows * c.m), h0(c.B * c.n), W(c.n * c.n), U(c.n * c.m), b(c.n),
           output(rows * c.n), h_n(c.B * c.n), g(rows * c.n), g_n(c.B * c.n), dx(rows * c.m), dh0(c.B * c.n), dW(c.n * c.n),
-          dU(c.n * c.m), db(c.n) {
+          dU(c.n * c.m), db(c.n), V(p * c.n), c_(p), y(rows * p), dy(rows * p), dV(p * c.n) {
         std::mt19937 random(1);
         x.fill(random, 1), h0.fill(random, 1), W.fill(random, 0.7 / std::sqrt(double(c.n))), U.fill(random, 0.5);
         b.fill(random, 0.1), g.fill(random, 1), g_n.fill(random, 1);
+        V.fill(random, 0.3), c_.fill(random, 1), dy.fill(random, 1);
         i64 start = 0;
         for (i64 size : sizes) starts.push_back(start), start += size;
         s.steps = c.T, s.batch = c.B, s.hidden = c.n, s.input = c.m;
@@ -98,16 +100,19 @@ template <class T> struct Problem {
         s.batch_sizes = c.packed ? sizes.data() : nullptr;
         s.x = x.data(), s.h0 = h0.data(), s.W = W.data(), s.U = U.data(), s.b = b.data();
         s.output = output.data(), s.h_n = h_n.data();
+        s.heads = p, s.V = V.data(), s.c = c_.data(), s.y = y.data();
         s.x_stride[0] = c.B * c.m, s.x_stride[1] = c.m, s.x_stride[2] = 1;
         d.output = g.data(), d.h_n = g_n.data();
         d.output_stride[0] = c.B * c.n, d.output_stride[1] = c.n, d.output_stride[2] = 1;
         d.x = dx.data(), d.h0 = dh0.data(), d.W = dW.data(), d.U = dU.data(), d.b = db.data();
+        if (p) d.y = dy.data(), d.V = dV.data();
     }
 
     // The same in double, one number at a time.
     void compare(const char *where) {
         const i64 n = c.n, m = c.m;
         std::vector<double> H(rows * n), rW(n * n), rU(n * m), rb(n), rx(rows * m), rh0(c.B * n), carry(c.B * n);
+        std::vector<double> ry(rows * p), rV(p * n);
         auto time = [&](i64 k) { return c.reverse ? c.T - 1 - k : k; };
         auto before = [&](i64 k, i64 r, i64 j) {
             const bool carried = k > 0 && r < sizes[time(k - 1)];
@@ -126,10 +131,18 @@ template <class T> struct Problem {
         for (i64 k = c.T - 1; k >= 0; --k)
             for (i64 r = 0; r < sizes[time(k)]; ++r) {
                 const i64 row = starts[time(k)] + r;
-                std::vector<double> dz(n), dh(n);
+                std::vector<double> dz(n), dh(n), read(n);
+                for (i64 i = 0; i < p; ++i) {
+                    ry[row * p + i] = c_[i];
+                    for (i64 j = 0; j < n; ++j) {
+                        ry[row * p + i] += double(V[i * n + j]) * H[row * n + j];
+                        rV[i * n + j] += double(dy[row * p + i]) * H[row * n + j];
+                        read[j] += double(dy[row * p + i]) * double(V[i * n + j]);
+                    }
+                }
                 for (i64 i = 0; i < n; ++i) {
                     const double h = H[row * n + i];
-                    dz[i] = slope(c.activation, h) * (carry[r * n + i] + double(g[row * n + i]));
+                    dz[i] = slope(c.activation, h) * (carry[r * n + i] + double(g[row * n + i]) + read[i]);
                     rb[i] += c.activation == SCORNN_MODRELU ? std::copysign(1, h) * dz[i] : dz[i];
                     for (i64 j = 0; j < n; ++j) rW[i * n + j] += dz[i] * before(k, r, j), dh[j] += dz[i] * double(W[i * n + j]);
                     for (i64 j = 0; j < m; ++j) {
@@ -139,14 +152,14 @@ template <class T> struct Problem {
                 }
                 for (i64 j = 0; j < n; ++j) carry[r * n + j] = rh0[r * n + j] = dh[j];
             }
-        const double tolerance = 200 * c.T * (sizeof(T) == 4 ? 1.2e-7 : 2.3e-16) * double(n + m + rows);
+        const double tolerance = 200 * c.T * (sizeof(T) == 4 ? 1.2e-7 : 2.3e-16) * double(n + m + p + rows);
         auto close = [&](Array<T> &ours, const std::vector<double> &theirs, const char *what) {
             bool ok = true;
             for (i64 i = 0; i < ours.size; ++i) ok = ok && std::fabs(double(ours[i]) - theirs[i]) <= tolerance;
             expect(ok, what, where);
         };
         close(output, H, "output"), close(dx, rx, "dx"), close(dh0, rh0, "dh0"), close(dW, rW, "dW"), close(dU, rU, "dU");
-        close(db, rb, "db");
+        close(db, rb, "db"), close(y, ry, "y"), close(dV, rV, "dV");
         bool last = true;
         for (i64 r = 0; r < c.B; ++r) {
             i64 k = c.T - 1;
@@ -189,10 +202,13 @@ void check_optional() {
     Problem<float> all(c, SCORNN_ISA_BEST), some(c, SCORNN_ISA_BEST);
     for (Problem<float> *p : {&all, &some}) scornn_forward(&p->s, 0, c.B);
     scornn_backward(&all.s, &all.d, 0, c.B);
-    some.d.x = some.d.h0 = some.d.W = some.d.b = nullptr;
+    some.d.x = some.d.h0 = some.d.W = some.d.b = some.d.V = nullptr;
     scornn_backward(&some.s, &some.d, 0, c.B);
     expect(!std::memcmp(&all.dU[0], &some.dU[0], all.dU.size * sizeof(float)), "dU alone", "optional");
-    some.d.U = nullptr, some.d.x = some.dx.data();
+    some.d.U = nullptr, some.d.V = some.dV.data();
+    scornn_backward(&some.s, &some.d, 0, c.B);
+    expect(all.p && !std::memcmp(&all.dV[0], &some.dV[0], all.dV.size * sizeof(float)), "dV alone", "optional");
+    some.d.V = nullptr, some.d.x = some.dx.data();
     scornn_backward(&some.s, &some.d, 0, c.B);
     expect(!std::memcmp(&all.dx[0], &some.dx[0], all.dx.size * sizeof(float)), "dx alone", "optional");
 }
@@ -208,6 +224,12 @@ void check_refusals() {
     expect(scornn_forward(nullptr, 0, 1) == SCORNN_INVALID, "no sequence", "refusals");
     expect(scornn_backward(&p.s, nullptr, 0, 1) == SCORNN_INVALID, "no gradients", "refusals");
     expect(scornn_forward(&p.s, 1, 1) == SCORNN_OK, "no rows", "refusals");
+    scornn_gradients d = p.d;
+    d.V = p.dV.data(), d.y = nullptr;
+    expect(scornn_backward(&p.s, &d, 0, 3) == SCORNN_INVALID, "dV without dy", "refusals");
+    p.s.heads = -1;
+    expect(scornn_forward(&p.s, 0, 3) == SCORNN_INVALID, "heads", "refusals");
+    p.s.heads = p.p;
     p.s.isa = 77;
     expect(scornn_forward(&p.s, 0, 3) == SCORNN_INVALID, "instruction set", "refusals");
     expect(scornn_abi_version() == SCORNN_ABI_VERSION, "version", "refusals");
@@ -227,7 +249,7 @@ void check_threads() {
         std::vector<scornn_task> tasks;
         for (int k = 0; k < count; ++k) {
             scornn_gradients &d = gradients[k];
-            d.W = sums[k]->dW.data(), d.U = sums[k]->dU.data(), d.b = sums[k]->db.data();
+            d.W = sums[k]->dW.data(), d.U = sums[k]->dU.data(), d.b = sums[k]->db.data(), d.V = sums[k]->dV.data();
             tasks.push_back({&many.s, backward ? &d : nullptr, k * c.B / count, (k + 1) * c.B / count, -1});
         }
         scornn_tasks list{tasks.data(), count, 0};
@@ -240,6 +262,7 @@ void check_threads() {
     for (int k = 0; k < count; ++k)
         for (i64 i = 0; i < many.dW.size; ++i) many.dW[i] += sums[k]->dW[i];
     expect(!std::memcmp(&one.output[0], &many.output[0], one.output.size * sizeof(float)), "output", "threads");
+    expect(!std::memcmp(&one.y[0], &many.y[0], one.y.size * sizeof(float)), "y", "threads");
     expect(!std::memcmp(&one.dx[0], &many.dx[0], one.dx.size * sizeof(float)), "dx", "threads");
     expect(!std::memcmp(&one.dh0[0], &many.dh0[0], one.dh0.size * sizeof(float)), "dh0", "threads");
     bool close = true;

@@ -19,6 +19,9 @@ from torch.nn.utils.rnn import PackedSequence
 from scornn import ops
 from scornn.functional import orthogonality_error
 
+Head = tuple[Tensor, Tensor]
+"""V and c of a linear head on the states."""
+
 
 class RecurrentLayer(nn.Module):
     """A stack of recurrent layers with the constructor, shapes and errors of :class:`torch.nn.RNN`.
@@ -97,6 +100,13 @@ class RecurrentLayer(nn.Module):
         """One layer in one direction; arguments and result as :func:`scornn.ops.recurrence`."""
         raise NotImplementedError
 
+    def run_and_read(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool, head: Head
+    ) -> tuple[Tensor, Tensor]:
+        """As :meth:`run`, with a linear head on every state; arguments and result as :func:`scornn.ops.readout`."""
+        output, h_n = self.run(suffix, x, h0, batch_sizes, reverse)
+        return F.linear(self.readout(output), *head), h_n
+
     def tensor(self, name: str) -> Tensor:
         """A parameter or buffer, or what stands in its place (``torch.func.functional_call``)."""
         value: Tensor = getattr(self, name)
@@ -154,10 +164,11 @@ class RecurrentLayer(nn.Module):
         return [f"_l{layer}", f"_l{layer}_reverse"][: self.num_directions]
 
     def forward(
-        self, input: Tensor | PackedSequence, hx: Tensor | None = None
+        self, input: Tensor | PackedSequence, hx: Tensor | None = None, *, head: Head | None = None
     ) -> tuple[Tensor | PackedSequence, Tensor]:
+        """As torch.nn.RNN. With a ``head`` (V, c) the first result is V·readout(h_t) + c in place of the states h_t."""
         if isinstance(input, PackedSequence):
-            return self._forward_packed(input, hx)
+            return self._forward_packed(input, hx, head)
         if input.dim() not in (2, 3):
             raise ValueError(f"{self._name}: Expected input to be 2D or 3D, got {input.dim()}D tensor instead")
         batched = input.dim() == 3
@@ -169,37 +180,47 @@ class RecurrentLayer(nn.Module):
             x = x.transpose(0, 1)
         if hx is not None and not batched:
             hx = hx.unsqueeze(1)
-        output, h_n = self._stack(x, hx, x.shape[1], None)
+        output, h_n = self._stack(x, hx, x.shape[1], None, head)
         if not batched:
             return output.squeeze(1), h_n.squeeze(1)
         return output.transpose(0, 1) if self.batch_first else output, h_n
 
-    def _forward_packed(self, input: PackedSequence, hx: Tensor | None) -> tuple[PackedSequence, Tensor]:
+    def _forward_packed(
+        self, input: PackedSequence, hx: Tensor | None, head: Head | None
+    ) -> tuple[PackedSequence, Tensor]:
         data, batch_sizes, sorted_indices, unsorted_indices = input
         if hx is not None:
             if hx.dim() != 3:
                 raise RuntimeError(f"For packed input, hx should be 3-D but got {hx.dim()}-D tensor")
             if sorted_indices is not None:
                 hx = hx.index_select(1, sorted_indices)
-        output, h_n = self._stack(data, hx, int(batch_sizes[0]), batch_sizes)
+        output, h_n = self._stack(data, hx, int(batch_sizes[0]), batch_sizes, head)
         if unsorted_indices is not None:
             h_n = h_n.index_select(1, unsorted_indices)
         return PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices), h_n
 
-    def _stack(self, x: Tensor, hx: Tensor | None, batch: int, batch_sizes: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _stack(
+        self, x: Tensor, hx: Tensor | None, batch: int, batch_sizes: Tensor | None, head: Head | None
+    ) -> tuple[Tensor, Tensor]:
         x, hx = self._check_input(x, hx, batch)
         last_states = []
+        together = head is not None and not self.bidirectional
         for layer in range(self.num_layers):
             outputs = []
             for direction, suffix in enumerate(self._suffixes(layer)):
                 index = layer * self.num_directions + direction
                 h0 = self.initial_state(suffix, batch, x) if hx is None else hx[index]
-                output, h_n = self.run(suffix, x, h0, batch_sizes, reverse=direction == 1)
+                if head is not None and together and layer == self.num_layers - 1:
+                    output, h_n = self.run_and_read(suffix, x, h0, batch_sizes, False, head)
+                else:
+                    output, h_n = self.run(suffix, x, h0, batch_sizes, reverse=direction == 1)
                 outputs.append(output)
                 last_states.append(h_n)
             x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
             if self.dropout and layer < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
+        if head is not None and not together:
+            x = F.linear(self.readout(x), *head)
         return x, torch.stack(last_states)
 
     def _check_input(self, x: Tensor, hx: Tensor | None, batch: int) -> tuple[Tensor, Tensor | None]:
@@ -300,20 +321,29 @@ class DenseRecurrentLayer(RecurrentLayer):
     def run(
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
     ) -> tuple[Tensor, Tensor]:
+        weights, settings = self._operands(suffix, x), self._settings_of(batch_sizes, reverse)
+        return ops.recurrence(x, h0, *weights, **settings)
+
+    def run_and_read(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool, head: Head
+    ) -> tuple[Tensor, Tensor]:
+        if not self.reads_in_one_pass():
+            return super().run_and_read(suffix, x, h0, batch_sizes, reverse, head)
+        weights, settings = self._operands(suffix, x), self._settings_of(batch_sizes, reverse)
+        return ops.readout(x, h0, *weights, *head, **settings)
+
+    def reads_in_one_pass(self) -> bool:
+        """Whether :meth:`run` is the sequence operator, and a head reads the states as they are."""
+        return True
+
+    def _settings_of(self, batch_sizes: Tensor | None, reverse: bool) -> dict[str, Any]:
+        order = {"batch_sizes": batch_sizes, "reverse": reverse}
+        return {"activation": self.activation, "backend": self.backend, **order}
+
+    def _operands(self, suffix: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         with full_precision(x):
             W = self.recurrent_matrix(suffix)
-        U, b = self.input_matrix(suffix), self.bias_vector(suffix)
-        return ops.recurrence(
-            x,
-            h0,
-            W,
-            U,
-            b,
-            activation=self.activation,
-            batch_sizes=batch_sizes,
-            reverse=reverse,
-            backend=self.backend,
-        )
+        return W, self.input_matrix(suffix), self.bias_vector(suffix)
 
 
 class OrthogonalRecurrentLayer(DenseRecurrentLayer):

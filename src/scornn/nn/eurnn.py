@@ -128,6 +128,9 @@ class EURNN(UnitaryRecurrentLayer):
         """The real part of complex states."""
         return h[..., ::2] if self.complex else h
 
+    def reads_in_one_pass(self) -> bool:
+        return not self.complex and super().reads_in_one_pass()
+
     @property
     def readout_size(self) -> int:
         return self.hidden_size * self.num_directions

@@ -109,6 +109,9 @@ class GORU(OrthogonalRecurrentLayer):
             rung = goru.naive if self.backend == "naive" else goru.manual
             return rung(x, h0, W, U, b, self.activation, batch_sizes, reverse)
 
+    def reads_in_one_pass(self) -> bool:
+        return False
+
     def extra_repr(self) -> str:
         layers = f"capacity={self.capacity}" if self.style == "tunable" else f"style={self.style}"
         return f"{super().extra_repr()}, {layers}"

@@ -87,6 +87,9 @@ class UnitaryRecurrentLayer(DenseRecurrentLayer):
             output, h_n = rung(precise(x), precise(h0), made, U, b, name, self.activation, batch_sizes, reverse)
         return output.to(x.dtype), h_n.to(x.dtype)
 
+    def reads_in_one_pass(self) -> bool:
+        return not self.runs_as_product()
+
     @torch.no_grad()
     def orthogonality_error(self) -> float | None:
         """Largest ‖W*W − I‖_F of the complex W over layers and directions."""

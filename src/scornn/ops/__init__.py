@@ -4,6 +4,7 @@
 (the C++ kernel of ``csrc/``).
 """
 
+from scornn.ops.readout import readout
 from scornn.ops.recurrence import BACKENDS, backends, recurrence
 
-__all__ = ["BACKENDS", "backends", "recurrence"]
+__all__ = ["BACKENDS", "backends", "readout", "recurrence"]

@@ -12,7 +12,7 @@ import struct
 from functools import cache
 from pathlib import Path
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 NAMES = ("libscornn.so", "libscornn.dylib", "scornn.dll")
 ISA = {"best": 0, "portable": 1, "avx2": 2, "avx512": 3}
 ACTIVATION = {"identity": 0, "relu": 1, "leaky_relu": 2, "tanh": 3, "modrelu": 4, "complex_modrelu": 5}
@@ -27,6 +27,7 @@ class Sequence(ctypes.Structure):
         ("batch", ctypes.c_int64),
         ("hidden", ctypes.c_int64),
         ("input", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
         ("dtype", ctypes.c_int32),
         ("activation", ctypes.c_int32),
         ("reverse", ctypes.c_int32),
@@ -40,6 +41,9 @@ class Sequence(ctypes.Structure):
         ("b", ctypes.c_void_p),
         ("output", ctypes.c_void_p),
         ("h_n", ctypes.c_void_p),
+        ("V", ctypes.c_void_p),
+        ("c", ctypes.c_void_p),
+        ("y", ctypes.c_void_p),
     )
 
 
@@ -50,11 +54,13 @@ class Gradients(ctypes.Structure):
         ("output", ctypes.c_void_p),
         ("output_stride", ctypes.c_int64 * 3),
         ("h_n", ctypes.c_void_p),
+        ("y", ctypes.c_void_p),
         ("x", ctypes.c_void_p),
         ("h0", ctypes.c_void_p),
         ("W", ctypes.c_void_p),
         ("U", ctypes.c_void_p),
         ("b", ctypes.c_void_p),
+        ("V", ctypes.c_void_p),
     )
 
 

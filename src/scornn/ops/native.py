@@ -12,6 +12,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -123,6 +124,14 @@ def _check_sizes(batch_sizes: Tensor, rows: int) -> None:
         )
 
 
+class Head(NamedTuple):
+    """A linear head y = V h + c on every state; ``y`` is where the forward pass writes it."""
+
+    V: Tensor
+    c: Tensor
+    y: Tensor | None = None
+
+
 class _Call:
     """One call of the kernel: its arguments, and the tensors that must live as long as it runs."""
 
@@ -138,17 +147,20 @@ class _Call:
         activation: str,
         batch_sizes: Tensor | None,
         reverse: bool,
+        head: Head | None = None,
     ) -> None:
         x, h0, W, U, output = x.resolve_neg(), _dense(h0), _dense(W), _dense(U), _dense(output)
         b = None if b is None else _dense(b)
         batch_sizes = None if batch_sizes is None else batch_sizes.contiguous()
-        self.keep = (x, h0, W, U, b, output, h_n, batch_sizes)
+        V, c, y = (None, None, None) if head is None else (_dense(head.V), _dense(head.c), head.y)
+        self.keep = (x, h0, W, U, b, output, h_n, batch_sizes, V, c, y)
         n, m = U.shape
         self.sequence = library.Sequence(
             x.shape[0] if batch_sizes is None else batch_sizes.shape[0],
             h0.shape[0],
             n,
             m,
+            0 if V is None else V.shape[0],
             0 if x.dtype == torch.float32 else 1,
             library.ACTIVATION[activation],
             reverse,
@@ -162,6 +174,9 @@ class _Call:
             _address(b),
             output.data_ptr(),
             _address(h_n),
+            _address(V),
+            _address(c),
+            _address(y),
         )
         self.shards = _shards(h0.shape[0], 2.0 * output.numel() * (n + m), batch_sizes)
 
@@ -176,7 +191,7 @@ class _Call:
         _workers.run([library.Task(sequence, ctypes.pointer(g), *rows) for g, rows in pairs])
 
 
-def _forward(
+def forward(
     x: Tensor,
     h0: Tensor,
     W: Tensor,
@@ -185,16 +200,17 @@ def _forward(
     activation: str,
     batch_sizes: Tensor | None,
     reverse: bool,
+    head: Head | None = None,
 ) -> tuple[Tensor, Tensor]:
     if batch_sizes is not None:
         _check_sizes(batch_sizes, x.shape[0])
     output = x.new_empty(*x.shape[:-1], W.shape[0])
     h_n = h0.new_empty(h0.shape)
-    _Call(x, h0, W, U, b, output, h_n, activation, batch_sizes, reverse).forward()
+    _Call(x, h0, W, U, b, output, h_n, activation, batch_sizes, reverse, head).forward()
     return output, h_n
 
 
-def _backward(
+def backward(
     grad_output: Tensor | None,
     grad_h_n: Tensor | None,
     x: Tensor,
@@ -208,19 +224,44 @@ def _backward(
     reverse: bool,
     needs: Needs,
 ) -> Gradients:
-    call = _Call(x, h0, W, U, b, output, None, activation, batch_sizes, reverse)
+    gradients, _ = backward_with_head(
+        grad_output, grad_h_n, None, x, h0, W, U, b, output, activation, batch_sizes, reverse, needs
+    )
+    return gradients
+
+
+def backward_with_head(
+    grad_output: Tensor | None,
+    grad_h_n: Tensor | None,
+    grad_y: Tensor | None,
+    x: Tensor,
+    h0: Tensor,
+    W: Tensor,
+    U: Tensor,
+    b: Tensor | None,
+    output: Tensor,
+    activation: str,
+    batch_sizes: Tensor | None,
+    reverse: bool,
+    needs: Needs,
+    head: Head | None = None,
+    needs_V: bool = False,
+) -> tuple[Gradients, Tensor | None]:
+    """The gradients of the recurrence, and of the head's V."""
+    call = _Call(x, h0, W, U, b, output, None, activation, batch_sizes, reverse, head)
     grad_output = None if grad_output is None else grad_output.resolve_neg()
     grad_h_n = None if grad_h_n is None else _dense(grad_h_n)
+    grad_y = None if grad_y is None else _dense(grad_y)
     dx = x.new_empty(x.shape) if needs.x else None
     dh0 = h0.new_empty(h0.shape) if needs.h0 else None
-    parts = [  # gradients of W, U and b, one set for each shard
-        [p.new_empty(p.shape) if need and p is not None else None for p, need in zip((W, U, b), needs[2:], strict=True)]
-        for _ in call.shards
-    ]
+    weights = (W, U, b, None if head is None else head.V)
+    wanted = [p if need else None for p, need in zip(weights, (*needs[2:], needs_V), strict=True)]
+    parts = [[None if p is None else p.new_empty(p.shape) for p in wanted] for _ in call.shards]  # a set for each shard
     incoming = (
         _address(grad_output),
         (0, 0, 0) if grad_output is None else _strides(grad_output),
         _address(grad_h_n),
+        _address(grad_y),
     )
     call.backward([library.Gradients(*incoming, _address(dx), _address(dh0), *map(_address, part)) for part in parts])
     for part in parts[1:]:
@@ -228,8 +269,9 @@ def _backward(
             if total is not None and term is not None:
                 total += term
     if not parts:  # an empty batch
-        parts = [[p.new_zeros(p.shape) if p is not None else None for p in (W, U, b)]]
-    return Gradients(dx, dh0, *parts[0])
+        parts = [[None if p is None else p.new_zeros(p.shape) for p in wanted]]
+    *sums, dV = parts[0]
+    return Gradients(dx, dh0, *sums), dV
 
 
-recurrence = register("native", _forward, _backward)
+recurrence = register("native", forward, backward)

@@ -58,14 +58,15 @@ def recurrence(
         >>> recurrence(x, torch.zeros(1, 2), I, I, activation="identity")[1]
         tensor([[3., 3.]])
     """
-    _check(x, h0, W, U, b, activation, batch_sizes)
-    rung = _rung(backend, x)
+    check(x, h0, W, U, b, activation, batch_sizes)
+    rung = choose_rung(backend, x)
     return rung(x, h0, W, U, b, activation, batch_sizes, reverse)
 
 
-def _check(
+def check(
     x: Tensor, h0: Tensor, W: Tensor, U: Tensor, b: Tensor | None, activation: str, batch_sizes: Tensor | None
 ) -> None:
+    """Raise where the arguments of the operator do not belong together."""
     if activation not in ACTIVATIONS:
         raise ValueError(f"unknown activation {activation!r}; expected one of {', '.join(ACTIVATIONS)}")
     n, m = U.shape
@@ -90,7 +91,8 @@ def _check(
             )
 
 
-def _rung(backend: str, x: Tensor) -> custom.Recurrence:
+def choose_rung(backend: str, x: Tensor) -> custom.Recurrence:
+    """What runs ``backend`` on tensors such as x."""
     if backend not in BACKENDS:
         raise ValueError(f"unknown backend {backend!r}; expected one of {', '.join(BACKENDS)}")
     if backend == "naive":

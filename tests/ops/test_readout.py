@@ -1,0 +1,182 @@
+"""The recurrence with a linear head in one pass, against the head on the states of the naive loop, in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from scornn.nn import SequenceModel
+from scornn.nn.registry import MODELS, build
+from scornn.ops import activations, backends, library, naive, native, readout, recurrence
+
+F64 = torch.float64
+SIZES = (1, 2, 7, 9, 16, 17, 33)
+needs_kernel = pytest.mark.skipif(backends()["native"] != "available", reason="no native kernel")
+
+
+def problem(T: int, B: int, n: int, m: int, p: int, activation: str, packed: bool, dtype: torch.dtype = F64) -> Any:
+    n += n % 2 if activation == "complex_modrelu" else 0
+    random = torch.Generator().manual_seed(T + 10 * B + 100 * n + 1000 * p)
+    make = lambda *shape: torch.randn(*shape, generator=random, dtype=F64).to(dtype)  # noqa: E731
+    batch_sizes = None
+    x = make(T, B, m)
+    if packed:
+        lengths = torch.randint(1, T + 1, (B,), generator=random)
+        lengths[0] = T
+        batch_sizes = (lengths > torch.arange(T).unsqueeze(1)).sum(1)
+        x = make(int(batch_sizes.sum()), m)
+    W = torch.linalg.qr(make(n, n).double())[0].to(dtype)
+    b = 0.1 * make(n // activations.ACTIVATIONS[activation].units_per_bias)
+    tensors = [x, make(B, n), W, 0.5 * make(n, m), b, make(p, n), make(p)]
+    return [t.requires_grad_() for t in tensors], batch_sizes
+
+
+def results(backend: str, tensors: list[Tensor], use: str = "both", **settings: Any) -> list[Tensor]:
+    if backend == "naive":
+        *inputs, V, c = tensors
+        output, h_n = naive.recurrence(*inputs, *settings.values())
+        y = torch.nn.functional.linear(output, V, c)
+    else:
+        y, h_n = readout(*tensors, backend=backend, **settings)
+    random = torch.Generator().manual_seed(3)
+    weights = [torch.randn(t.shape, generator=random, dtype=F64).to(t.dtype) for t in (y, h_n)]
+    chosen = {"both": slice(0, 2), "y": slice(0, 1), "h_n": slice(1, 2)}[use]
+    gradients = torch.autograd.grad(
+        (y, h_n)[chosen], tensors, weights[chosen], allow_unused=True, materialize_grads=True
+    )
+    return [y, h_n, *gradients]
+
+
+def assert_like_naive(tensors: list[Tensor], backend: str, use: str = "both", **settings: Any) -> None:
+    expected, ours = (results(which, tensors, use, **settings) for which in ("naive", backend))
+    names = ("y", "h_n", "x", "h0", "W", "U", "b", "V", "c")
+    for name, want, got in zip(names, expected, ours, strict=True):
+        scale = 1 + float(want.detach().abs().max())
+        torch.testing.assert_close(got, want, rtol=0, atol=1e-12 * scale, msg=lambda s, name=name: f"{name}: {s}")
+
+
+@needs_kernel
+@pytest.mark.parametrize("number", range(4 * len(SIZES)))
+@pytest.mark.parametrize("isa", [name for name in library.ISA if name != "best"])
+def test_sizes(number: int, isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = native._library()
+    monkeypatch.setenv("SCORNN_ISA", isa)
+    try:
+        monkeypatch.setattr(kernel, "isa", library._instruction_set(library.ctypes.CDLL(str(kernel.path))))
+    except library.Unavailable as reason:
+        pytest.skip(str(reason))
+    n, m, B, p = (SIZES[(factor * number + shift) % len(SIZES)] for factor, shift in ((1, 0), (3, 1), (5, 2), (2, 3)))
+    activation = list(activations.ACTIVATIONS)[number % len(activations.ACTIVATIONS)]
+    tensors, batch_sizes = problem(1 + number % 5 * 9, B, n, m, p, activation, packed=number % 2 == 0)
+    assert_like_naive(tensors, "native", activation=activation, batch_sizes=batch_sizes, reverse=number % 4 > 1)
+
+
+@pytest.mark.parametrize("backend", [name for name, state in backends().items() if state == "available"])
+@pytest.mark.parametrize("use", ["both", "y", "h_n"])
+@pytest.mark.parametrize("packed", [False, True], ids=["dense", "packed"])
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_backends(backend: str, use: str, packed: bool, reverse: bool) -> None:
+    tensors, batch_sizes = problem(6, 5, 18, 3, 4, "modrelu", packed)
+    settings = {"activation": "modrelu", "batch_sizes": batch_sizes, "reverse": reverse}
+    assert_like_naive(tensors, backend, use, **settings)
+
+
+@needs_kernel
+@pytest.mark.parametrize("wanted", range(7))
+def test_one_gradient_alone_has_the_same_bits(wanted: int) -> None:
+    tensors, _ = problem(30, 9, 21, 2, 5, "modrelu", False, torch.float32)
+    g = torch.randn(30, 9, 5)
+    every = torch.autograd.grad(readout(*tensors)[0], tensors, g)
+    for k, t in enumerate(tensors):
+        t.requires_grad_(k == wanted)
+    (alone,) = torch.autograd.grad(readout(*tensors)[0], [tensors[wanted]], g)
+    assert torch.equal(alone, every[wanted])
+
+
+@needs_kernel
+def test_threads_do_not_change_y_or_x(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_SERIAL", 0)
+    tensors, sizes = problem(20, 11, 17, 3, 4, "modrelu", True)
+    settings: dict[str, Any] = {"activation": "modrelu", "batch_sizes": sizes, "reverse": False}
+    before = torch.get_num_threads()
+    try:
+        found = []
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found.append(results("native", tensors, **settings))
+    finally:
+        torch.set_num_threads(before)
+    for k, (one, three) in enumerate(zip(*found, strict=True)):
+        assert torch.equal(one, three) if k < 4 else torch.allclose(one, three, rtol=1e-12, atol=1e-12)
+
+
+@needs_kernel
+def test_opcheck() -> None:
+    tensors, _ = problem(4, 3, 6, 2, 5, "modrelu", False)
+    torch.library.opcheck(torch.ops.scornn.readout_forward.default, (*tensors, "modrelu", None, False))
+
+
+@needs_kernel
+def test_a_gradient_of_any_layout() -> None:
+    tensors, _ = problem(5, 4, 8, 2, 3, "modrelu", False)
+    V = tensors[5]
+    expected, got = (
+        torch.autograd.grad(readout(*tensors, backend=backend)[0].sum(), V)[0] for backend in ("naive", "native")
+    )
+    torch.testing.assert_close(got, expected)
+    y = readout(*tensors, backend="native")[0]
+    g = torch.randn(3, 4, 5, dtype=F64)
+    one = torch.autograd.grad(y, V, g.permute(2, 1, 0), retain_graph=True)[0]
+    assert torch.equal(one, torch.autograd.grad(y, V, g.permute(2, 1, 0).contiguous())[0])
+
+
+@pytest.mark.parametrize(
+    ("V", "c"),
+    [(torch.zeros(3, 5), torch.zeros(3)), (torch.zeros(3, 6), torch.zeros(2)), (torch.zeros(6), torch.zeros(6))],
+)
+def test_refuses_a_head_of_another_size(V: Tensor, c: Tensor) -> None:
+    W = torch.eye(6)
+    with pytest.raises(ValueError, match=r"V of shape \(p, 6\) and c of shape \(p,\)"):
+        readout(torch.zeros(2, 1, 6), torch.zeros(1, 6), W, W, None, V, c)
+
+
+@needs_kernel
+def test_the_gradient_of_all_states_is_never_made() -> None:
+    tensors, _ = problem(200, 4, 32, 2, 3, "modrelu", False, torch.float32)
+    y, _ = readout(*tensors, backend="native")
+    seen: list[Any] = []
+    assert y.grad_fn is not None
+    y.grad_fn.register_prehook(lambda grads: seen.extend(grads))
+    y.sum().backward()
+    assert [g is None for g in seen] == [True, True, False]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("lengths", [None, [3, 6, 1]], ids=["dense", "packed"])
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2}, {"bidirectional": True}], ids=["one", "two", "both-ways"])
+def test_every_model_reads_like_a_head(name: str, lengths: list[int] | None, options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    model = SequenceModel(build(name, 2, 8, dtype=F64, **options), 3).eval()
+    x = torch.randn(6, 3, 2, dtype=F64)
+    sizes = None if lengths is None else torch.tensor(lengths)
+    output, _ = model.layer(x) if sizes is None else _padded(model.layer, x, sizes)
+    h = model.layer.readout(output) if hasattr(model.layer, "readout") else output
+    expected = model.head(h)
+    if sizes is not None:
+        expected = expected * (torch.arange(6).unsqueeze(1) < sizes).unsqueeze(-1)
+    torch.testing.assert_close(model(x, sizes), expected, rtol=0, atol=1e-12)
+
+
+def _padded(layer: Any, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+    return torch.nn.utils.rnn.pad_packed_sequence(layer(packed)[0], total_length=len(x))
+
+
+def test_states_are_those_of_the_recurrence() -> None:
+    tensors, _ = problem(5, 4, 8, 2, 8, "modrelu", False)
+    x, h0, W, U, b, _, _ = tensors
+    identity, zero = torch.eye(8, dtype=F64), torch.zeros(8, dtype=F64)
+    torch.testing.assert_close(readout(x, h0, W, U, b, identity, zero)[0], recurrence(x, h0, W, U, b)[0])
