@@ -128,6 +128,20 @@ class TestScaledCayley:
         assert real.dtype == torch.complex64
         assert orthogonality_error(real) < 1e-5
 
+    @pytest.mark.parametrize("n", [100, 170, 256])
+    def test_a_batch_of_large_matrices_on_several_threads(self, n: int) -> None:
+        A = skew(0.1 * torch.randn(3, n * (n - 1) // 2), n)
+        D = torch.ones(3, n)
+        before = torch.get_num_threads()
+        torch.set_num_threads(2)
+        try:
+            W = scaled_cayley(A, D)
+        finally:
+            torch.set_num_threads(before)
+        for one, a, d in zip(W, A, D, strict=True):
+            torch.testing.assert_close(one, scaled_cayley(a, d), rtol=0, atol=1e-4)
+            assert orthogonality_error(one) < 10 * n * torch.finfo(torch.float32).eps
+
     def test_batch(self) -> None:
         A = skew(torch.randn(2, 3, 10, dtype=torch.float64), 5)
         W = scaled_cayley(A, signs(5, 2))

@@ -103,8 +103,21 @@ def scaled_cayley(A: Tensor, D: Tensor) -> Tensor:
     _require_finite(A)
     I = torch.eye(A.shape[-1], dtype=work, device=A.device)
     with torch.autocast(A.device.type, enabled=False):
-        R: Tensor = torch.linalg.inv_ex(I + A).inverse
+        R = _inverse(I + A)
         return ((2 * R - I) * D.unsqueeze(-2)).to(dtype)
+
+
+def _inverse(M: Tensor) -> Tensor:
+    """Inverses of matrices, on the CPU one after the other.
+
+    The batched factorisation of torch 2.13 with MKL and several threads gives wrong pivots from n = 170 on: results
+    are wrong without an error. One matrix at a time is right.
+    """
+    if M.dim() == 2 or M.numel() == 0 or M.device.type != "cpu":
+        every: Tensor = torch.linalg.inv_ex(M).inverse
+        return every
+    flat = M.flatten(0, -3)
+    return torch.stack([torch.linalg.inv_ex(one).inverse for one in flat.unbind(0)]).view_as(M)
 
 
 def _require_finite(A: Tensor) -> None:
