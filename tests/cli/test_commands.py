@@ -45,6 +45,11 @@ def test_help_of_a_command_teaches_without_torch(command: str) -> None:
     assert command == "doctor" or f"    scornn {command} " in done.stdout
 
 
+def test_a_goal_that_was_not_reached_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("--until", "recall=1", "--until", "loss=0.001") == 0
+    assert "not reached in 6 steps: recall=1, loss=0.001" in capsys.readouterr().out
+
+
 def test_version_and_no_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("scornn ")
@@ -56,9 +61,9 @@ def test_a_run_from_start_to_evaluation(capsys: pytest.CaptureFixture[str]) -> N
     assert train() == 0
     said = capsys.readouterr().out
     assert "preset copying-1000-scornn-190" in said
-    assert "runs/copying-scornn-4-s5544" in said
+    assert "runs/copying-10-scornn-4-s5544" in said
     assert "step 6/6 · loss" in said
-    run = Path("runs/copying-scornn-4-s5544")
+    run = Path("runs/copying-10-scornn-4-s5544")
     assert json.loads((run / "config.json").read_text())["model"]["options"]["rho"] == 2
     summary = json.loads((run / "summary.json").read_text())
     assert main(["eval", str(run), "--json"]) == 0
@@ -99,8 +104,8 @@ def test_the_same_run_again_is_refused_and_another_makes_room(capsys: pytest.Cap
     assert train("--quiet") == 2
     assert "holds a finished run: see `scornn eval" in capsys.readouterr().err
     assert train("--quiet", "--lr", "0.5") == 0
-    assert Path("runs/copying-scornn-4-s5544-2/summary.json").exists()
-    assert train("--quiet", "--lr", "0.25", "--out", "runs/copying-scornn-4-s5544") == 2
+    assert Path("runs/copying-10-scornn-4-s5544-2/summary.json").exists()
+    assert train("--quiet", "--lr", "0.25", "--out", "runs/copying-10-scornn-4-s5544") == 2
     assert "finished run of another config" in capsys.readouterr().err
     Path("mine").mkdir()
     Path("mine/thesis.tex").write_text("")

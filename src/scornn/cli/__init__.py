@@ -19,10 +19,10 @@ from scornn.errors import ScornnError, UsageError
 _ORDER = ("train", "resume", "eval", "report", "reproduce", "models", "data", "bench", "doctor")
 _EXAMPLES = """\
 Try:
-  scornn train copying --until recall=0.99     the paper's network on its copying problem, until it is solved
-  scornn train mnist --hidden 170 --epochs 5   pixel-by-pixel MNIST
-  scornn resume runs/copying-scornn-190-s5544  go on after Ctrl-C, a kill or a full disk
-  scornn report runs/ --out report.html        one page with curves and tables
+  scornn train copying --until recall=0.99          the paper's network on its copying problem, until it is solved
+  scornn train mnist --hidden 170 --epochs 5        pixel-by-pixel MNIST
+  scornn resume runs/copying-1000-scornn-190-s5544  go on after Ctrl-C, a kill or a full disk
+  scornn report runs/ --out report.html             one page with curves and tables
 
 `scornn COMMAND --help` explains a command. --debug shows the traceback of an error.
 Exit codes: 0 done, 2 usage, 3 data, 4 checkpoint, 5 diverged, 6 storage, 7 run in use, 130 and 143 interrupted."""

@@ -7,7 +7,7 @@ wav files, and scores them (SegSNR, STOI, PESQ).
 
 Examples:
     scornn eval runs/mnist-scornn-170-s5544 --best
-    scornn eval runs/copying-scornn-190-s5544 --json
+    scornn eval runs/copying-1000-scornn-190-s5544 --json
     scornn eval runs/speech-scornn-224-s5544 --audio runs/speech-scornn-224-s5544/audio
 """
 

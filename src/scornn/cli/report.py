@@ -4,7 +4,7 @@ RUN is a run directory, or a directory with run directories below it. The page n
 settings, eigenvalues of W and, for speech, spectrograms and sound are all in the one file.
 
 Examples:
-    scornn report runs/copying-scornn-190-s5544
+    scornn report runs/copying-1000-scornn-190-s5544
     scornn report runs/ --out report.html --title "scoRNN and LSTM"
 """
 

@@ -4,7 +4,7 @@ RUN is a directory that `scornn train` made. Training goes on from its newest go
 stopped: after Ctrl-C, SIGTERM, a kill, a power cut or a full disk. A finished run can be given a later end.
 
 Examples:
-    scornn resume runs/copying-scornn-190-s5544
+    scornn resume runs/copying-1000-scornn-190-s5544
     scornn resume runs/mnist-scornn-170-s5544 --epochs 100
 """
 

@@ -121,6 +121,9 @@ class Trainer:
                         self.save()
                     if self.clock:
                         self.clock("rest")
+                if self.config.stop_when and not self.ledger.reached:
+                    goals = ", ".join(f"{name}={value:g}" for name, value in self.config.stop_when.items())
+                    self.say(f"not reached in {self.total} steps: {goals}")
             finally:
                 self.display.close()
         return 0

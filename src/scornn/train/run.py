@@ -27,8 +27,9 @@ _BEFORE_CONFIG = re.compile(r"lock|checkpoints|metrics\.jsonl|log\.txt|\.config\
 
 
 def label(config: Config) -> str:
-    """The run's name: its own if it has one, else task, model, size and seed."""
-    return config.name or f"{task_name(config)}-{config.model.name}-{config.model.hidden}-s{config.seed}"
+    """The run's name: its own if it has one, else task and length, model, size and seed."""
+    parts = (task_name(config), getattr(config.task, "length", None), config.model.name, config.model.hidden)
+    return config.name or "-".join(str(part) for part in (*parts, f"s{config.seed}") if part is not None)
 
 
 def task_name(config: Config) -> str:
