@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -168,6 +168,27 @@ def test_every_model_reads_like_a_head(name: str, lengths: list[int] | None, opt
     if sizes is not None:
         expected = expected * (torch.arange(6).unsqueeze(1) < sizes).unsqueeze(-1)
     torch.testing.assert_close(model(x, sizes), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "scornn"])
+@pytest.mark.parametrize("read", ["all", "last"])
+def test_padding_reaches_neither_output_nor_gradient(name: str, read: Literal["all", "last"]) -> None:
+    torch.manual_seed(0)
+    model = SequenceModel(build(name, 2, 8, num_layers=2, dtype=F64), 3, read=read)
+    x, lengths = torch.randn(6, 3, 2, dtype=F64), torch.tensor([3, 6, 1])
+    alone = [model(x[:length, k : k + 1]) for k, length in enumerate(lengths.tolist())]
+    for k, length in enumerate(lengths.tolist()):
+        x[length:, k] = float("nan")
+    together = model(x.requires_grad_(), lengths)
+    for k, one in enumerate(alone):
+        got = together[k : k + 1] if read == "last" else together[: len(one), k : k + 1]
+        torch.testing.assert_close(got, one, rtol=0, atol=1e-12)
+    together.sum().backward()
+    assert x.grad is not None
+    assert torch.isfinite(x.grad).all()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+    with pytest.raises(RuntimeError, match=r"(?i)length"):
+        model(x, torch.tensor([3, 0, 1]))
 
 
 def _padded(layer: Any, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
