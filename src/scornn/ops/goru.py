@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from scornn.functional import modrelu
-from scornn.ops.custom import Gradients, Needs, register
+from scornn.ops.custom import Gradients, Incoming, Needs, Operands, register
 from scornn.ops.layout import Layout
 
 
@@ -59,33 +59,8 @@ def naive(
     return output.unflatten(0, x.shape[:2]) if batch_sizes is None else output, h_n
 
 
-def _forward(
-    x: Tensor,
-    h0: Tensor,
-    W: Tensor,
-    U: Tensor,
-    b: Tensor | None,
-    activation: str,
-    batch_sizes: Tensor | None,
-    reverse: bool,
-) -> tuple[Tensor, Tensor]:
-    return naive(x, h0, W, U, b, activation, batch_sizes, reverse)
-
-
-def _backward(
-    grad_output: Tensor | None,
-    grad_h_n: Tensor | None,
-    x: Tensor,
-    h0: Tensor,
-    W: Tensor,
-    U: Tensor,
-    b: Tensor | None,
-    output: Tensor,
-    activation: str,
-    batch_sizes: Tensor | None,
-    reverse: bool,
-    needs: Needs,
-) -> Gradients:
+def _backward(incoming: Incoming, operands: Operands, output: Tensor, needs: Needs) -> Gradients:
+    x, h0, W, U, b, _, batch_sizes, reverse = operands
     layout = Layout.of(x, batch_sizes, reverse)
     rows = x.flatten(0, 1) if batch_sizes is None else x
     output = output.flatten(0, 1) if batch_sizes is None else output
@@ -97,9 +72,9 @@ def _backward(
     to_r = to_c * s.chunk(3, -1)[2] * r * (1 - r)
     to_s = torch.cat([to_r, to_g, to_c * r], -1)  # ∂h'/∂s
 
-    dh = torch.zeros_like(output) if grad_output is None else grad_output.reshape(output.shape).clone()
-    if grad_h_n is not None:
-        dh.index_add_(0, layout.last_rows(dh.device), grad_h_n)
+    dh = torch.zeros_like(output) if incoming.output is None else incoming.output.reshape(output.shape).clone()
+    if incoming.h_n is not None:
+        dh.index_add_(0, layout.last_rows(dh.device), incoming.h_n)
     dh0 = torch.zeros_like(h0)
     for step in reversed(layout):
         here = dh[step.rows]
@@ -119,4 +94,4 @@ def _backward(
     )
 
 
-manual = register("goru", _forward, _backward)
+manual = register("goru", lambda operands: naive(*operands), _backward)

@@ -10,20 +10,12 @@ import torch
 from torch import Tensor
 
 from scornn.ops.activations import ACTIVATIONS
-from scornn.ops.custom import Gradients, Needs, register
+from scornn.ops.custom import Gradients, Incoming, Needs, Operands, register
 from scornn.ops.layout import Layout
 
 
-def _forward(
-    x: Tensor,
-    h0: Tensor,
-    W: Tensor,
-    U: Tensor,
-    b: Tensor | None,
-    activation: str,
-    batch_sizes: Tensor | None,
-    reverse: bool,
-) -> tuple[Tensor, Tensor]:
+def _forward(operands: Operands) -> tuple[Tensor, Tensor]:
+    x, h0, W, U, b, activation, batch_sizes, reverse = operands
     act = ACTIVATIONS[activation].value
     layout = Layout.of(x, batch_sizes, reverse)
     output = (x.flatten(0, 1) if batch_sizes is None else x) @ U.mT  # U x_t, overwritten by h_t
@@ -38,26 +30,14 @@ def _forward(
     return output.unflatten(0, x.shape[:2]) if batch_sizes is None else output, h_n
 
 
-def _backward(
-    grad_output: Tensor | None,
-    grad_h_n: Tensor | None,
-    x: Tensor,
-    h0: Tensor,
-    W: Tensor,
-    U: Tensor,
-    b: Tensor | None,
-    output: Tensor,
-    activation: str,
-    batch_sizes: Tensor | None,
-    reverse: bool,
-    needs: Needs,
-) -> Gradients:
+def _backward(incoming: Incoming, operands: Operands, output: Tensor, needs: Needs) -> Gradients:
+    x, h0, W, U, b, activation, batch_sizes, reverse = operands
     layout = Layout.of(x, batch_sizes, reverse)
     rows = x.flatten(0, 1) if batch_sizes is None else x
     output = output.flatten(0, 1) if batch_sizes is None else output
-    dz = torch.zeros_like(output) if grad_output is None else grad_output.reshape(output.shape).clone()
-    if grad_h_n is not None:
-        dz.index_add_(0, layout.last_rows(dz.device), grad_h_n)
+    dz = torch.zeros_like(output) if incoming.output is None else incoming.output.reshape(output.shape).clone()
+    if incoming.h_n is not None:
+        dz.index_add_(0, layout.last_rows(dz.device), incoming.h_n)
     dh0, db = torch.zeros_like(h0), None if b is None else torch.zeros_like(b)
     pullback = ACTIVATIONS[activation].pullback
     for step in reversed(layout):

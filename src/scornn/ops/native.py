@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from scornn.ops import library
-from scornn.ops.custom import Gradients, Needs, register
+from scornn.ops.custom import Gradients, Incoming, Needs, Operands, register
 
 _SERIAL = 8e6  # floating-point operations under which handing work to another thread costs more than it saves
 
@@ -135,20 +135,8 @@ class Head(NamedTuple):
 class _Call:
     """One call of the kernel: its arguments, and the tensors that must live as long as it runs."""
 
-    def __init__(
-        self,
-        x: Tensor,
-        h0: Tensor,
-        W: Tensor,
-        U: Tensor,
-        b: Tensor | None,
-        output: Tensor,
-        h_n: Tensor | None,
-        activation: str,
-        batch_sizes: Tensor | None,
-        reverse: bool,
-        head: Head | None = None,
-    ) -> None:
+    def __init__(self, operands: Operands, output: Tensor, h_n: Tensor | None, head: Head | None) -> None:
+        x, h0, W, U, b, activation, batch_sizes, reverse = operands
         x, h0, W, U, output = x.resolve_neg(), _dense(h0), _dense(W), _dense(U), _dense(output)
         b = None if b is None else _dense(b)
         batch_sizes = None if batch_sizes is None else batch_sizes.contiguous()
@@ -191,64 +179,34 @@ class _Call:
         _workers.run([library.Task(sequence, ctypes.pointer(g), *rows) for g, rows in pairs])
 
 
-def forward(
-    x: Tensor,
-    h0: Tensor,
-    W: Tensor,
-    U: Tensor,
-    b: Tensor | None,
-    activation: str,
-    batch_sizes: Tensor | None,
-    reverse: bool,
-    head: Head | None = None,
-) -> tuple[Tensor, Tensor]:
-    if batch_sizes is not None:
-        _check_sizes(batch_sizes, x.shape[0])
-    output = x.new_empty(*x.shape[:-1], W.shape[0])
+def forward(operands: Operands, head: Head | None = None) -> tuple[Tensor, Tensor]:
+    """The states and the last ones; y is written where the head says."""
+    x, h0 = operands.x, operands.h0
+    if operands.batch_sizes is not None:
+        _check_sizes(operands.batch_sizes, x.shape[0])
+    output = x.new_empty(*x.shape[:-1], h0.shape[-1])
     h_n = h0.new_empty(h0.shape)
-    _Call(x, h0, W, U, b, output, h_n, activation, batch_sizes, reverse, head).forward()
+    _Call(operands, output, h_n, head).forward()
     return output, h_n
 
 
-def backward(
-    grad_output: Tensor | None,
-    grad_h_n: Tensor | None,
-    x: Tensor,
-    h0: Tensor,
-    W: Tensor,
-    U: Tensor,
-    b: Tensor | None,
-    output: Tensor,
-    activation: str,
-    batch_sizes: Tensor | None,
-    reverse: bool,
-    needs: Needs,
-) -> Gradients:
-    gradients, _ = backward_with_head(
-        grad_output, grad_h_n, None, x, h0, W, U, b, output, activation, batch_sizes, reverse, needs
-    )
-    return gradients
+def backward(incoming: Incoming, operands: Operands, output: Tensor, needs: Needs) -> Gradients:
+    return backward_with_head(incoming, None, operands, output, needs, None, False)[0]
 
 
 def backward_with_head(
-    grad_output: Tensor | None,
-    grad_h_n: Tensor | None,
+    incoming: Incoming,
     grad_y: Tensor | None,
-    x: Tensor,
-    h0: Tensor,
-    W: Tensor,
-    U: Tensor,
-    b: Tensor | None,
+    operands: Operands,
     output: Tensor,
-    activation: str,
-    batch_sizes: Tensor | None,
-    reverse: bool,
     needs: Needs,
-    head: Head | None = None,
-    needs_V: bool = False,
+    head: Head | None,
+    needs_V: bool,
 ) -> tuple[Gradients, Tensor | None]:
     """The gradients of the recurrence, and of the head's V."""
-    call = _Call(x, h0, W, U, b, output, None, activation, batch_sizes, reverse, head)
+    x, h0, W, U, b = operands[:5]
+    grad_output, grad_h_n = incoming
+    call = _Call(operands, output, None, head)
     grad_output = None if grad_output is None else grad_output.resolve_neg()
     grad_h_n = None if grad_h_n is None else _dense(grad_h_n)
     grad_y = None if grad_y is None else _dense(grad_y)
@@ -257,13 +215,13 @@ def backward_with_head(
     weights = (W, U, b, None if head is None else head.V)
     wanted = [p if need else None for p, need in zip(weights, (*needs[2:], needs_V), strict=True)]
     parts = [[None if p is None else p.new_empty(p.shape) for p in wanted] for _ in call.shards]  # a set for each shard
-    incoming = (
+    given = (
         _address(grad_output),
         (0, 0, 0) if grad_output is None else _strides(grad_output),
         _address(grad_h_n),
         _address(grad_y),
     )
-    call.backward([library.Gradients(*incoming, _address(dx), _address(dh0), *map(_address, part)) for part in parts])
+    call.backward([library.Gradients(*given, _address(dx), _address(dh0), *map(_address, part)) for part in parts])
     for part in parts[1:]:
         for total, term in zip(parts[0], part, strict=True):
             if total is not None and term is not None:

@@ -14,11 +14,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from scornn.ops import native
-from scornn.ops.custom import Needs
+from scornn.ops.custom import (
+    SETTINGS,
+    WEIGHTS,
+    Incoming,
+    Needs,
+    Operands,
+    empty_gradients,
+    refuse_second_derivative,
+)
 from scornn.ops.recurrence import check, choose_rung
-
-_INPUTS = "Tensor x, Tensor h0, Tensor W, Tensor U, Tensor? b, Tensor V, Tensor c"
-_SETTINGS = "str activation, Tensor? batch_sizes, bool reverse"
 
 
 def readout(
@@ -63,29 +68,36 @@ def readout(
     return F.linear(output, V, c), h_n
 
 
+_INPUTS = f"{WEIGHTS}, Tensor V, Tensor c"
+
+
 @torch.library.custom_op(
-    "scornn::readout_forward", mutates_args=(), schema=f"({_INPUTS}, {_SETTINGS}) -> (Tensor, Tensor, Tensor)"
+    "scornn::readout_forward", mutates_args=(), schema=f"({_INPUTS}, {SETTINGS}) -> (Tensor, Tensor, Tensor)"
 )
 def _forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    x, h0, W, U, b, V, c, activation, batch_sizes, reverse = arguments
-    y = x.new_empty(*x.shape[:-1], V.shape[0])
-    output, h_n = native.forward(x, h0, W, U, b, activation, batch_sizes, reverse, native.Head(V, c, y))
+    *weights, V, c = arguments[:7]
+    operands = Operands(*weights, *arguments[7:])
+    y = operands.x.new_empty(*operands.x.shape[:-1], V.shape[0])
+    output, h_n = native.forward(operands, native.Head(V, c, y))
     return output, h_n, y
 
 
 @torch.library.custom_op(
     "scornn::readout_backward",
     mutates_args=(),
-    schema=f"(Tensor? g_output, Tensor? g_h_n, Tensor g_y, Tensor output, {_INPUTS}, {_SETTINGS}, bool[] needs)"
+    schema=f"(Tensor? g_output, Tensor? g_h_n, Tensor g_y, Tensor output, {_INPUTS}, {SETTINGS}, bool[] needs)"
     " -> Tensor[]",
 )
 def _backward(*arguments: Any) -> list[Tensor]:
-    g_output, g_h_n, g_y, output, x, h0, W, U, b, V, c, activation, batch_sizes, reverse, needs = arguments
-    *recurrent, needs_V, needs_c = needs
-    recurrence = (x, h0, W, U, b, output, activation, batch_sizes, reverse, Needs(*recurrent))
-    gradients, dV = native.backward_with_head(g_output, g_h_n, g_y, *recurrence, native.Head(V, c), needs_V)
+    g_output, g_h_n, g_y, output = arguments[:4]
+    *weights, V, c = arguments[4:11]
+    *settings, (*needs, needs_V, needs_c) = arguments[11:]
+    incoming, operands = Incoming(g_output, g_h_n), Operands(*weights, *settings)
+    gradients, dV = native.backward_with_head(
+        incoming, g_y, operands, output, Needs(*needs), native.Head(V, c), needs_V
+    )
     dc = g_y.flatten(0, -2).sum(0) if needs_c else None
-    return [x.new_empty(0) if gradient is None else gradient for gradient in (*gradients, dV, dc)]
+    return [output.new_empty(0) if gradient is None else gradient for gradient in (*gradients, dV, dc)]
 
 
 @_forward.register_fake
@@ -96,12 +108,7 @@ def _(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 @_backward.register_fake
 def _(*arguments: Any) -> list[Tensor]:
-    inputs, needs = arguments[4:11], arguments[-1]
-    like = inputs[0]
-    return [
-        t.new_empty(t.shape) if need and t is not None else like.new_empty(0)
-        for t, need in zip(inputs, needs, strict=True)
-    ]
+    return empty_gradients(arguments[4:11], arguments[-1])
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -122,12 +129,5 @@ def _autograd(ctx: Any, g_output: Tensor | None, g_h_n: Tensor | None, g_y: Tens
     return (*(g if need else None for g, need in zip(gradients, needs, strict=True)), None, None, None)
 
 
-def _no_second_derivative(ctx: Any, *grads: Any) -> None:
-    raise RuntimeError(
-        'The "native" backend of scornn has no second derivative. '
-        'Build the layer with backend="naive" to differentiate a gradient.'
-    )
-
-
 _forward.register_autograd(_autograd, setup_context=_setup)
-_backward.register_autograd(_no_second_derivative, setup_context=lambda ctx, inputs, output: None)
+refuse_second_derivative(_backward, "native")
