@@ -98,17 +98,8 @@ def manual(
 
 
 @manual.register_fake
-def _(
-    x: Tensor,
-    h0: Tensor,
-    factors: list[Tensor],
-    U: Tensor,
-    b: Tensor | None,
-    name: str,
-    activation: str,
-    batch_sizes: Tensor | None,
-    reverse: bool,
-) -> tuple[Tensor, Tensor]:
+def _(*arguments: Any) -> tuple[Tensor, Tensor]:
+    x, h0 = arguments[:2]
     return x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
 
 
@@ -159,20 +150,8 @@ def _backward(
 
 
 @_backward.register_fake
-def _(
-    grad_output: Tensor | None,
-    grad_h_n: Tensor | None,
-    x: Tensor,
-    h0: Tensor,
-    factors: list[Tensor],
-    U: Tensor,
-    b: Tensor | None,
-    output: Tensor,
-    name: str,
-    activation: str,
-    batch_sizes: Tensor | None,
-    reverse: bool,
-) -> list[Tensor]:
+def _(*arguments: Any) -> list[Tensor]:
+    x, h0, factors, U, b = arguments[2:7]
     return [x.new_empty(0) if t is None else t.new_empty(t.shape) for t in (x, h0, U, b, *factors)]
 
 
