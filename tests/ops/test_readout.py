@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import pytest
 import torch
+import torch.nn.utils.prune
 from torch import Tensor
 
 from scornn.nn import SequenceModel
@@ -189,6 +190,24 @@ def test_padding_reaches_neither_output_nor_gradient(name: str, read: Literal["a
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
     with pytest.raises(RuntimeError, match=r"(?i)length"):
         model(x, torch.tensor([3, 0, 1]))
+
+
+def test_hooks_of_the_head_are_called() -> None:
+    model = SequenceModel(build("scornn", 2, 8), 3)
+    x = torch.randn(5, 3, 2)
+    torch.nn.utils.prune.random_unstructured(model.head, "weight", amount=0.5)
+    assert 0 < int((model.head.weight == 0).sum()) < 24
+    model(x).sum().backward()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.step()
+    y = model(x)
+    torch.testing.assert_close(y, torch.nn.functional.linear(model.layer(x)[0], model.head.weight, model.head.bias))
+    assert torch.equal(model.head.weight, model.head.weight_orig * model.head.weight_mask)
+    model = SequenceModel(build("scornn", 2, 8), 3)
+    seen: list[tuple[int, ...]] = []
+    model.head.register_forward_hook(lambda head, inputs, output: seen.append(tuple(output.shape)))
+    model(x)
+    assert seen == [(5, 3, 3)]
 
 
 def _padded(layer: Any, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

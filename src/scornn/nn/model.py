@@ -11,6 +11,12 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from scornn.nn.base import RecurrentLayer
 
 
+def _is_plain(head: nn.Module) -> bool:
+    """Whether V h + c is all that calling the head would do: hooks, such as those of pruning, want to be called."""
+    hooks = (head._forward_hooks, head._forward_pre_hooks, head._backward_hooks, head._backward_pre_hooks)
+    return type(head) is nn.Linear and not any(hooks)
+
+
 class SequenceModel(nn.Module):
     r"""The paper's network: :math:`y_t = V h_t + c` on every state, or on the last one alone.
 
@@ -61,7 +67,7 @@ class SequenceModel(nn.Module):
 
     def _every_state(self, sequence: Any) -> Any:
         """The head on every state of a batch of sequences, packed where they are."""
-        if isinstance(self.layer, RecurrentLayer) and type(self.head) is nn.Linear:
+        if isinstance(self.layer, RecurrentLayer) and _is_plain(self.head):
             return self.layer(sequence, head=(self.head.weight, self.head.bias))[0]
         output = self.layer(sequence)[0]
         if isinstance(output, PackedSequence):
