@@ -147,7 +147,7 @@ def test_refuses_a_head_of_another_size(V: Tensor, c: Tensor) -> None:
 @needs_kernel
 def test_the_gradient_of_all_states_is_never_made() -> None:
     tensors, _ = problem(200, 4, 32, 2, 3, "modrelu", False, torch.float32)
-    y, _ = readout(*tensors, backend="native")
+    y, _ = readout(*tensors)
     seen: list[Any] = []
     assert y.grad_fn is not None
     y.grad_fn.register_prehook(lambda grads: seen.extend(grads))
@@ -160,7 +160,7 @@ def test_the_gradient_of_all_states_is_never_made() -> None:
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2}, {"bidirectional": True}], ids=["one", "two", "both-ways"])
 def test_every_model_reads_like_a_head(name: str, lengths: list[int] | None, options: dict[str, Any]) -> None:
     torch.manual_seed(0)
-    model = SequenceModel(build(name, 2, 8, dtype=F64, **options), 3).eval()
+    model = SequenceModel(build(name, 2, 8, dtype=F64, **options), 2).eval()
     x = torch.randn(6, 3, 2, dtype=F64)
     sizes = None if lengths is None else torch.tensor(lengths)
     output, _ = model.layer(x) if sizes is None else _padded(model.layer, x, sizes)
@@ -208,6 +208,46 @@ def test_hooks_of_the_head_are_called() -> None:
     model.head.register_forward_hook(lambda head, inputs, output: seen.append(tuple(output.shape)))
     model(x)
     assert seen == [(5, 3, 3)]
+    model = SequenceModel(build("scornn", 2, 8), 2)
+    model.layer.register_forward_hook(lambda layer, inputs, output: seen.append(tuple(output[0].shape)))
+    model(x)
+    assert seen[1:] == [(5, 3, 8)]
+
+
+def test_other_heads_and_layers() -> None:
+    class Mine(MODELS["scornn"]):  # type: ignore[misc, name-defined]
+        def forward(self, input: Any, hx: Any = None) -> Any:
+            return super().forward(input, hx)
+
+    x = torch.randn(5, 3, 2)
+    model = SequenceModel(Mine(2, 8), 2)
+    torch.testing.assert_close(model(x), model.head(model.layer(x)[0]))
+    model = SequenceModel(build("scornn", 2, 8), 2)
+    model.head = torch.nn.Linear(8, 2, bias=False)
+    torch.testing.assert_close(model(x), model.head(model.layer(x)[0]))
+
+
+@pytest.mark.parametrize("read", ["all", "last"])
+def test_autocast_gives_what_a_linear_layer_gives(read: Literal["all", "last"]) -> None:
+    model = SequenceModel(build("scornn", 2, 8), 2, read=read)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model(torch.randn(5, 3, 2)).dtype == torch.bfloat16
+
+
+def test_states_that_overflow_in_the_padding() -> None:
+    layer = torch.nn.RNN(1, 4, nonlinearity="relu")
+    with torch.no_grad():
+        layer.weight_hh_l0.copy_(2 * torch.eye(4))
+        layer.bias_hh_l0.fill_(1)
+    model = SequenceModel(layer, 2)
+    model(torch.rand(200, 2, 1), torch.tensor([5, 3])).sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_a_length_for_each_sequence() -> None:
+    model = SequenceModel(build("lstm", 2, 8), 2, read="last")
+    with pytest.raises(RuntimeError, match="one length for each of the 3 sequences"):
+        model(torch.randn(5, 3, 2), torch.tensor([4]))
 
 
 def _padded(layer: Any, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -204,13 +204,12 @@ class RecurrentLayer(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         x, hx = self._check_input(x, hx, batch)
         last_states = []
-        together = head is not None and not self.bidirectional
         for layer in range(self.num_layers):
             outputs = []
             for direction, suffix in enumerate(self._suffixes(layer)):
                 index = layer * self.num_directions + direction
                 h0 = self.initial_state(suffix, batch, x) if hx is None else hx[index]
-                if head is not None and together and layer == self.num_layers - 1:
+                if head is not None and not self.bidirectional and layer == self.num_layers - 1:
                     output, h_n = self.run_and_read(suffix, x, h0, batch_sizes, False, head)
                 else:
                     output, h_n = self.run(suffix, x, h0, batch_sizes, reverse=direction == 1)
@@ -219,7 +218,7 @@ class RecurrentLayer(nn.Module):
             x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
             if self.dropout and layer < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
-        if head is not None and not together:
+        if head is not None and self.bidirectional:
             x = F.linear(self.readout(x), *head)
         return x, torch.stack(last_states)
 

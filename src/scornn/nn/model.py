@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any, Literal
 
 import torch
@@ -11,10 +12,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from scornn.nn.base import RecurrentLayer
 
 
-def _is_plain(head: nn.Module) -> bool:
-    """Whether V h + c is all that calling the head would do: hooks, such as those of pruning, want to be called."""
-    hooks = (head._forward_hooks, head._forward_pre_hooks, head._backward_hooks, head._backward_pre_hooks)
-    return type(head) is nn.Linear and not any(hooks)
+def _has_hooks(module: nn.Module) -> bool:
+    return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
 
 
 class SequenceModel(nn.Module):
@@ -41,6 +40,7 @@ class SequenceModel(nn.Module):
         self.read = read
         weight = next(layer.parameters())
         self._directions = 2 if layer.bidirectional else 1
+        self._takes_head = isinstance(layer, RecurrentLayer) and "head" in signature(layer.forward).parameters
         size = getattr(layer, "readout_size", None) or int(layer.hidden_size) * self._directions  # torch's have none
         self.head = nn.Linear(size, output_size, device=weight.device, dtype=weight.dtype)
         nn.init.xavier_uniform_(self.head.weight)
@@ -52,14 +52,14 @@ class SequenceModel(nn.Module):
         Returns ``(T, B, p)``, zero in the padding, or ``(B, p)`` when only the last state is read. What stands in the
         padding of the inputs reaches neither the output nor the gradient.
         """
-        if lengths is not None and isinstance(self.layer, nn.RNNBase) and not self.layer.bidirectional:
+        if lengths is not None and isinstance(self.layer, nn.LSTM | nn.GRU) and not self.layer.bidirectional:
             return self._on_padding(inputs, lengths)
         sequence: Any = inputs
         if lengths is not None:
             sequence = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
         if self.read == "last":
             h = self._last(self.layer(sequence)[1])
-            y: Tensor = self.head(self.layer.readout(h) if hasattr(self.layer, "readout") else h)
+            y: Tensor = self.head(self._readout(h))
             return y
         every = self._every_state(sequence)
         y = every if lengths is None else pad_packed_sequence(every, total_length=inputs.shape[0])[0]
@@ -67,19 +67,31 @@ class SequenceModel(nn.Module):
 
     def _every_state(self, sequence: Any) -> Any:
         """The head on every state of a batch of sequences, packed where they are."""
-        if isinstance(self.layer, RecurrentLayer) and _is_plain(self.head):
+        if self._reads_in_one_pass():
             return self.layer(sequence, head=(self.head.weight, self.head.bias))[0]
         output = self.layer(sequence)[0]
         if isinstance(output, PackedSequence):
-            return output._replace(data=self.head(output.data))
-        return self.head(output)
+            return output._replace(data=self.head(self._readout(output.data)))
+        return self.head(self._readout(output))
+
+    def _readout(self, h: Tensor) -> Tensor:
+        read: Tensor = self.layer.readout(h) if hasattr(self.layer, "readout") else h  # torch's layers have none
+        return read
+
+    def _reads_in_one_pass(self) -> bool:
+        """Whether the layer takes the head's weights: hooks, such as those of pruning, see the modules one by one."""
+        plain = type(self.head) is nn.Linear and self.head.bias is not None
+        return self._takes_head and plain and not (_has_hooks(self.head) or _has_hooks(self.layer))
 
     def _on_padding(self, inputs: Tensor, lengths: Tensor) -> Tensor:
-        """For torch's layers, which take several times longer on packed sequences.
+        """For torch's LSTM and GRU, which take several times longer on packed sequences.
 
-        In one direction what comes after the end of a sequence changes nothing before it.
+        In one direction what comes after the end of a sequence changes nothing before it, and their states are
+        bounded, so that none overflows there.
         """
-        longest = inputs.shape[0]
+        longest, batch = inputs.shape[:2]
+        if lengths.shape != (batch,):
+            raise RuntimeError(f"expected one length for each of the {batch} sequences, got {tuple(lengths.shape)}")
         if int(lengths.min()) < 1 or int(lengths.max()) > longest:
             raise RuntimeError(f"lengths must lie in 1..{longest}, the steps of the inputs; got {lengths.tolist()}")
         padding = (torch.arange(longest).unsqueeze(1) >= lengths.cpu()).unsqueeze(-1).to(inputs.device)

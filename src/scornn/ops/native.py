@@ -1,7 +1,7 @@
 """The rung on the C++ kernel of ``csrc/``: threads, memory and autograd around its C interface.
 
 The batch is cut into shards of rows, one for each thread; a shard goes through all time steps without waiting for
-the others. Each shard sums its own gradients of W, U and b; the sums are added in the order of the shards, so that
+the others. Each shard sums its own gradients of W, U, b and V; the sums are added in the order of the shards, so that
 results are the same bits from call to call.
 """
 

@@ -25,6 +25,10 @@ from scornn.ops.custom import (
 )
 from scornn.ops.recurrence import check, choose_rung
 
+WIDEST = 4
+"""A head is read in the same pass where it has at most 1/WIDEST as many outputs as there are states: the kernel carries
+dy along in products with x and W, which for a wide head costs more than a pass of its own."""
+
 
 def readout(
     x: Tensor,
@@ -43,7 +47,8 @@ def readout(
     r"""Run :math:`h_t = \mathrm{act}(U x_t + W h_{t-1})` and read :math:`y_t = V h_t + c`.
 
     Args:
-        x, h0, W, U, b, activation, batch_sizes, reverse, backend: as :func:`scornn.ops.recurrence`.
+        x, h0, W, U, b, activation, batch_sizes, reverse, backend: as :func:`scornn.ops.recurrence`. ``native`` reads
+            in the same pass whatever the sizes, ``auto`` where that is faster.
         V: ``(p, n)``.
         c: ``(p,)``.
 
@@ -61,7 +66,10 @@ def readout(
             f"expected V of shape (p, {W.shape[0]}) and c of shape (p,), got {tuple(V.shape)} and {tuple(c.shape)}"
         )
     rung = choose_rung(backend, x)
-    if rung is native.recurrence and V.dtype == c.dtype == x.dtype and V.device == c.device == x.device:
+    alike = V.dtype == c.dtype == x.dtype and V.device == c.device == x.device
+    autocast = torch.is_autocast_enabled(x.device.type)
+    worth_it = backend == "native" or WIDEST * V.shape[0] <= V.shape[1]
+    if rung is native.recurrence and alike and worth_it and not autocast:
         _, h_n, y = _forward(x, h0, W, U, b, V, c, activation, batch_sizes, reverse)
         return y, h_n
     output, h_n = rung(x, h0, W, U, b, activation, batch_sizes, reverse)
