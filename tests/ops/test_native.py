@@ -23,20 +23,6 @@ LENGTHS = (1, 2, 63)
 NAMES = ("output", "h_n", "x", "h0", "W", "U", "b")
 
 
-def usable(name: str) -> bool:
-    import ctypes
-
-    assert isinstance(KERNEL, library.Library)
-    return bool(ctypes.CDLL(str(KERNEL.path)).scornn_isa_supported(library.ISA[name]))
-
-
-@pytest.fixture(params=[name for name in library.ISA if name != "best" and usable(name)])
-def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each instruction set that this machine has, in turn."""
-    monkeypatch.setattr(KERNEL, "isa", library.ISA[request.param])
-    return str(request.param)
-
-
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Three threads, however small the work."""

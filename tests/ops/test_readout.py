@@ -11,7 +11,7 @@ from torch import Tensor
 
 from scornn.nn import SequenceModel
 from scornn.nn.registry import MODELS, build
-from scornn.ops import activations, backends, library, naive, native, readout, recurrence
+from scornn.ops import activations, backends, naive, native, readout, recurrence
 
 F64 = torch.float64
 SIZES = (1, 2, 7, 9, 16, 17, 33)
@@ -61,14 +61,7 @@ def assert_like_naive(tensors: list[Tensor], backend: str, use: str = "both", **
 
 @needs_kernel
 @pytest.mark.parametrize("number", range(4 * len(SIZES)))
-@pytest.mark.parametrize("isa", [name for name in library.ISA if name != "best"])
-def test_sizes(number: int, isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = native._library()
-    monkeypatch.setenv("SCORNN_ISA", isa)
-    try:
-        monkeypatch.setattr(kernel, "isa", library._instruction_set(library.ctypes.CDLL(str(kernel.path))))
-    except library.Unavailable as reason:
-        pytest.skip(str(reason))
+def test_sizes(number: int, isa: str) -> None:
     n, m, B, p = (SIZES[(factor * number + shift) % len(SIZES)] for factor, shift in ((1, 0), (3, 1), (5, 2), (2, 3)))
     activation = list(activations.ACTIVATIONS)[number % len(activations.ACTIVATIONS)]
     tensors, batch_sizes = problem(1 + number % 5 * 9, B, n, m, p, activation, packed=number % 2 == 0)
