@@ -135,6 +135,7 @@ def test_the_hash_is_of_the_course_not_of_its_length(small: Small) -> None:
         small(optimizer__rest__lr=0.02),
         small(task__length=11),
         small(eval_every=5),
+        small(optimizer__halve_every=100),
     ]
     assert len({config_hash(config) for config in same}) == 1
     assert len({config_hash(config) for config in (same[0], *other)}) == 1 + len(other)

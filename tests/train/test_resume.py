@@ -13,6 +13,7 @@ import torch
 from scornn.errors import CheckpointError, DivergedError
 from scornn.train import checkpoint, program, state
 from scornn.train.config import Config
+from scornn.train.distributed import World
 from scornn.train.engine import Engine
 from scornn.train.loop import Trainer
 from scornn.train.signals import StopRequest
@@ -86,6 +87,24 @@ def test_with_every_rule(
     changes = {"model": {"name": model, "hidden": 5}, "optimizer__rest__kind": kind, "optimizer__clip_value": 0.01}
     straight, stopped = straight_and_stopped(small, tmp_path, monkeypatch, (6, 7), **changes)
     assert bits(stopped) == bits(straight)
+
+
+@pytest.mark.parametrize("kind", ["adam", "rmsprop"])
+def test_with_rates_that_fall(
+    kind: str, small: Small, bits: Bits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"optimizer__halve_every": 5, "optimizer__rest__kind": kind}
+    straight, stopped = straight_and_stopped(small, tmp_path, monkeypatch, (6, 7), **changes)
+    assert bits(stopped) == bits(straight)
+
+
+def test_rates_are_halved_in_the_steps_that_are_said(small: Small) -> None:
+    config = small(steps=11, optimizer__halve_every=5)
+    trainer = program._prepare(config, World())
+    trainer.run()
+    for name, rule in (("rest", config.optimizer.rest), ("recurrent", config.optimizer.recurrent)):
+        (group,) = trainer.engine.optimizers[name].param_groups
+        assert group["lr"] == pytest.approx(rule.lr / 4)  # the eleventh step comes after two halvings
 
 
 def test_a_stop_during_an_evaluation_makes_it_again(

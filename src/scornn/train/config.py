@@ -48,12 +48,14 @@ class StepRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class OptimizerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules for the free numbers of A (``recurrent``) and all the ``rest``; clipping comes first.
 
-    ``bias`` names the rule that scoRNN's recurrent bias b follows.
+    ``bias`` names the rule that scoRNN's recurrent bias b follows. With ``halve_every`` all rates fall, smoothly, to
+    half in that many steps; it does not look at where the run ends, so a run can still be given a new end.
     """
 
     rest: StepRule
     recurrent: StepRule
     bias: Literal["recurrent", "rest"] = "rest"
+    halve_every: Annotated[int, Meta(ge=1, le=1 << 40)] | None = None
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     clip_value: Annotated[float, Meta(gt=0, le=1e9)] | None = None
 
@@ -107,10 +109,19 @@ def to_json(config: Config) -> str:
 
 
 def config_hash(config: Config) -> str:
-    """sha256 of all that decides the course of training; how long it goes on is left out."""
+    """sha256 of all that decides the course of training; how long it goes on is left out.
+
+    So is what is not set: an option that a later version adds does not make an earlier run another one.
+    """
     table = {key: value for key, value in to_table(config).items() if key not in _NOT_HASHED}
-    text = json.dumps(table, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_only_set(table), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _only_set(table: Table) -> Table:
+    return {
+        key: _only_set(value) if isinstance(value, dict) else value for key, value in table.items() if value is not None
+    }
 
 
 def _replace_fractions(table: Table) -> Table:

@@ -79,6 +79,7 @@ class Engine:
         groups = parameter_groups(
             self.model, lr=rules["rest"].lr, recurrent_lr=rules["recurrent"].lr, bias=config.optimizer.bias
         )
+        self._rates = {name: rule.lr for name, rule in rules.items()}
         self.optimizers = {group["name"]: make_optimizer(group, rules[group["name"]]) for group in groups}
         self.parameters = [p for group in groups for p in group["params"]]
 
@@ -115,6 +116,7 @@ class Engine:
         if not math.isfinite(value) or not (math.isfinite(gradient_norm) or all_finite(gradients)):
             raise DivergedError(self._divergence(value, gradient_norm))
         self._clip(gradients, gradient_norm)
+        self._set_rates(epoch * self.task.num_batches("train") + number)
         for optimizer in self.optimizers.values():
             optimizer.step()
         if clock:
@@ -152,6 +154,14 @@ class Engine:
     def parameter_count(self) -> int:
         """The numbers that are trained, less those that a constraint takes away."""
         return parameter_count(self.model)
+
+    def _set_rates(self, step: int) -> None:
+        if self.optimizer_config.halve_every is None:
+            return
+        factor = 0.5 ** (step / self.optimizer_config.halve_every)
+        for name, optimizer in self.optimizers.items():
+            for group in optimizer.param_groups:
+                group["lr"] = self._rates[name] * factor
 
     def _clip(self, gradients: list[Tensor], norm: float) -> None:
         limit = self.optimizer_config.clip_norm
