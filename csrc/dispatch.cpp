@@ -49,11 +49,18 @@ std::int32_t best() {
 std::int32_t run(const scornn_sequence *s, const scornn_gradients *g, std::int64_t begin, std::int64_t end) {
     if (!s || s->steps < 1 || s->batch < 0 || s->hidden < 1 || s->input < 1 || begin < 0 || begin > end ||
         end > s->batch || (s->dtype != SCORNN_FLOAT32 && s->dtype != SCORNN_FLOAT64) ||
-        (s->activation == SCORNN_COMPLEX_MODRELU && s->hidden % 2 != 0) || s->heads < 0 || (g && g->V && !g->y))
+        (s->activation == SCORNN_COMPLEX_MODRELU && s->hidden % 2 != 0) || s->heads < 0 || (g && g->V && !g->y) ||
+        (s->activation == SCORNN_LSTM && (s->heads > 0 || (g && !s->gates) || !s->gates != !s->cells)))
         return SCORNN_INVALID;
     const std::int32_t isa = s->isa == SCORNN_ISA_BEST ? best() : s->isa;
     if (!supported(isa)) return SCORNN_INVALID;
-    if (!g && begin == 0 && end > 0) expect_large(s->output, output_bytes(*s));
+    if (!g && begin == 0 && end > 0) {
+        expect_large(s->output, output_bytes(*s));
+        if (s->activation == SCORNN_LSTM && s->gates) {
+            expect_large(s->cells, output_bytes(*s));
+            expect_large(s->gates, 4 * output_bytes(*s));
+        }
+    }
     switch (isa) {
 #if defined(SCORNN_AVX2)
         case SCORNN_ISA_AVX2: return scornn::avx2::run(*s, g, begin, end);

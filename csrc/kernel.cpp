@@ -3,6 +3,7 @@
 
 #include "backward.h"
 #include "forward.h"
+#include "lstm.h"
 
 namespace scornn {
 namespace SCORNN_ISA {
@@ -21,6 +22,7 @@ template <class T> int choose(const scornn_sequence &s, const scornn_gradients *
         case SCORNN_TANH: return run<T, Tanh>(s, g, begin, end);
         case SCORNN_MODRELU: return run<T, ModReLU>(s, g, begin, end);
         case SCORNN_COMPLEX_MODRELU: return run<T, ComplexModReLU>(s, g, begin, end);
+        case SCORNN_LSTM: return g ? LstmBackward<T>(s, *g).run(begin, end) : LstmForward<T>(s).run(begin, end);
         default: return SCORNN_INVALID;
     }
 }

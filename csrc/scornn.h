@@ -5,6 +5,10 @@
  * The head y may be left out. In one pass with the recurrence it costs little: h_t is in cache when V reads it, and the
  * gradient of y is as thin as y, while that of h is as large as all states.
  *
+ * The LSTM is the "activation" with four rows of W, U and b to a unit, in the order i, f, g, o, and a second state:
+ *
+ *     i, f, o = sigmoid(z + b),   g = tanh(z + b),   c_t = f c_{t-1} + i g,   h_t = o tanh(c_t).
+ *
  * Every call is single-threaded and touches only the batch rows [row_begin, row_end): sequences are independent, so a
  * caller gives disjoint shards to as many threads as it likes. No state is kept between calls.
  *
@@ -15,7 +19,7 @@
 
 #include <stdint.h>
 
-#define SCORNN_ABI_VERSION 3
+#define SCORNN_ABI_VERSION 4
 
 #if defined(__GNUC__)
 #define SCORNN_API __attribute__((visibility("default")))
@@ -35,7 +39,8 @@ enum scornn_activation {
     SCORNN_LEAKY_RELU = 2,      /* slope 0.1 */
     SCORNN_TANH = 3,
     SCORNN_MODRELU = 4,         /* sign(z) relu(|z| + b) */
-    SCORNN_COMPLEX_MODRELU = 5  /* adjacent pairs (re, im): z relu(|z| + b) / (|z| + 1e-5) */
+    SCORNN_COMPLEX_MODRELU = 5, /* adjacent pairs (re, im): z relu(|z| + b) / (|z| + 1e-5) */
+    SCORNN_LSTM = 6             /* without a head */
 };
 
 enum scornn_isa { SCORNN_ISA_BEST = 0, SCORNN_ISA_PORTABLE = 1, SCORNN_ISA_AVX2 = 2, SCORNN_ISA_AVX512 = 3 };
@@ -52,27 +57,34 @@ struct scornn_sequence {
     const void *x;                       /* (T, B, m), or (N, m) packed */
     int64_t x_stride[3];                 /* time, row, column */
     const void *h0;                      /* (B, n) contiguous */
-    const void *W;                       /* (n, n) contiguous */
-    const void *U;                       /* (n, m) contiguous */
-    const void *b;                       /* (n,), or (n/2,) for complex_modrelu, or NULL: zero */
+    const void *W;                       /* (n, n) contiguous; LSTM: (4n, n) */
+    const void *U;                       /* (n, m) contiguous; LSTM: (4n, m) */
+    const void *b;                       /* (n,), (n/2,) for complex_modrelu, (4n,) for the LSTM, or NULL: zero */
     void *output;                        /* (T, B, n) or (N, n), contiguous: written by forward, read by backward */
     void *h_n;                           /* (B, n) contiguous: written by forward */
     const void *V;                       /* (p, n) contiguous */
     const void *c;                       /* (p,) */
     void *y;                             /* (T, B, p) or (N, p), contiguous: written by forward */
+    /* LSTM alone. */
+    const void *c0;                      /* (B, n) contiguous */
+    void *c_n;                           /* (B, n) contiguous: written by forward */
+    void *cells;                         /* c_t, shape of output: written by forward, read by backward */
+    void *gates;                         /* i, f, g, o, (T, B, 4n) or (N, 4n): likewise. NULL, and cells too: no backward */
 };
 
-/* Gradients of a loss. The first three come in (NULL: zero), the others go out (NULL: not wanted). W, U, b and V receive
- * the sum over the shard's rows alone; x and h0 receive the shard's rows. That of c is the sum of y's. */
+/* Gradients of a loss. The first ones come in (NULL: zero), those from x on go out (NULL: not wanted). W, U, b and V
+ * receive the sum over the shard's rows alone; x, h0 and c0 receive the shard's rows. That of c is the sum of y's. */
 struct scornn_gradients {
     const void *output;       /* shape of output */
     int64_t output_stride[3]; /* time, row, column */
     const void *h_n;          /* (B, n) contiguous */
     const void *y;            /* shape of y, contiguous */
+    const void *c_n;          /* (B, n) contiguous */
     void *x;                  /* shape of x, contiguous */
     void *h0;                 /* (B, n) contiguous */
-    void *W;                  /* (n, n) contiguous */
-    void *U;                  /* (n, m) contiguous */
+    void *c0;                 /* (B, n) contiguous */
+    void *W;                  /* shape of W, contiguous */
+    void *U;                  /* shape of U, contiguous */
     void *b;                  /* shape of b */
     void *V;                  /* (p, n) contiguous; needs y */
 };

@@ -1,6 +1,6 @@
-// tanh of a vector, within 2 units in the last place.
+// tanh of a vector, within 2 units in the last place, and the logistic function.
 //
-// |x| < 0.625: x + x^3 R(x^2), a polynomial (float) or a rational function (double), with the coefficients of the
+// tanh, |x| < 0.625: x + x^3 R(x^2), a polynomial (float) or a rational function (double), with the coefficients of the
 // Cephes library. Beyond: 1 - 2 / (exp(2|x|) + 1), where the error of exp is divided by more than 4.
 #pragma once
 #include "vec.h"
@@ -64,19 +64,34 @@ template <> struct Exp<double> {
     }
 };
 
-template <class T> SCORNN_INLINE Vec<T> tanh(Vec<T> x) {
+// exp(y) for |y| <= 80.
+template <class T> SCORNN_INLINE Vec<T> exponential(Vec<T> y) {
     using V = Vec<T>;
     using E = Exp<T>;
-    V a = absolute<T>(x);
-    V y = a + a;
-    y = y > T(40) ? broadcast<T>(40) : y;  // tanh is 1 long before; a NaN stays
     V shifted = y * E::log2e + E::round;
     V k = shifted - E::round;
     V r = y - k * E::ln2_high - k * E::ln2_low;
     V power = (V)((bits<T>(shifted) + E::bias) << E::mantissa);  // 2^k
-    V large = T(1) - T(2) / (E::series(r) * power + T(1));
+    return E::series(r) * power;
+}
+
+template <class T> SCORNN_INLINE Vec<T> tanh(Vec<T> x) {
+    using V = Vec<T>;
+    V a = absolute<T>(x);
+    V y = a + a;
+    y = y > T(40) ? broadcast<T>(40) : y;  // tanh is 1 long before; a NaN stays
+    V large = T(1) - T(2) / (exponential<T>(y) + T(1));
     large = (V)(bits<T>(large) | sign_bit<T>(x));
-    return a < T(0.625) ? E::tanh_small(x) : large;
+    return a < T(0.625) ? Exp<T>::tanh_small(x) : large;
+}
+
+// 1 / (1 + exp(-x)).
+template <class T> SCORNN_INLINE Vec<T> sigmoid(Vec<T> x) {
+    using V = Vec<T>;
+    V a = absolute<T>(x);
+    a = a > T(80) ? broadcast<T>(80) : a;
+    V e = exponential<T>(-a);  // at most 1, so nothing overflows
+    return (x < T(0) ? e : broadcast<T>(1)) / (T(1) + e);
 }
 
 }  // namespace SCORNN_ISA

@@ -196,6 +196,55 @@ void check_grid() {
     }
 }
 
+// The LSTM writes every number that it should and touches no other; ops/test_lstm.py compares the numbers themselves.
+template <class T> void check_lstm(const Case &c, int isa) {
+    const std::vector<i64> sizes = Problem<T>::batch_sizes(c);
+    const i64 rows = Problem<T>::total(sizes), n = c.n, m = c.m, B = c.B;
+    Array<T> x(rows * m), h0(B * n), c0(B * n), W(4 * n * n), U(4 * n * m), b(4 * n), g(rows * n), g_h(B * n), g_c(B * n);
+    std::mt19937 random(1);
+    for (Array<T> *in : {&x, &h0, &c0, &W, &U, &b, &g, &g_h, &g_c}) in->fill(random, 0.5);
+    Array<T> output(rows * n), h_n(B * n), c_n(B * n), cells(rows * n), gates(rows * 4 * n);
+    Array<T> dx(rows * m), dh0(B * n), dc0(B * n), dW(4 * n * n), dU(4 * n * m), db(4 * n);
+    scornn_sequence s{};
+    s.steps = c.T, s.batch = B, s.hidden = n, s.input = m, s.activation = SCORNN_LSTM, s.reverse = c.reverse, s.isa = isa;
+    s.dtype = sizeof(T) == 4 ? SCORNN_FLOAT32 : SCORNN_FLOAT64;
+    s.batch_sizes = c.packed ? sizes.data() : nullptr;
+    s.x = x.data(), s.x_stride[0] = B * m, s.x_stride[1] = m, s.x_stride[2] = 1;
+    s.h0 = h0.data(), s.c0 = c0.data(), s.W = W.data(), s.U = U.data(), s.b = b.data();
+    s.output = output.data(), s.h_n = h_n.data(), s.c_n = c_n.data(), s.cells = cells.data(), s.gates = gates.data();
+    scornn_gradients d{};
+    d.output = g.data(), d.output_stride[0] = B * n, d.output_stride[1] = n, d.output_stride[2] = 1;
+    d.h_n = g_h.data(), d.c_n = g_c.data(), d.x = dx.data(), d.h0 = dh0.data(), d.c0 = dc0.data();
+    d.W = dW.data(), d.U = dU.data(), d.b = db.data();
+    expect(scornn_forward(&s, 0, B) == SCORNN_OK && scornn_backward(&s, &d, 0, B) == SCORNN_OK, "status", "lstm");
+    for (Array<T> *out : {&output, &h_n, &c_n, &cells, &gates, &dx, &dh0, &dc0, &dW, &dU, &db}) {
+        bool finite = true;
+        for (i64 i = 0; i < out->size; ++i) finite = finite && std::isfinite((*out)[i]);
+        expect(finite, "finite", "lstm");
+    }
+    s.heads = 1;
+    expect(scornn_forward(&s, 0, B) == SCORNN_INVALID, "a head", "lstm");
+    s.heads = 0, s.gates = nullptr;
+    expect(scornn_forward(&s, 0, B) == SCORNN_INVALID, "cells without gates", "lstm");
+    s.cells = nullptr;
+    expect(scornn_forward(&s, 0, B) == SCORNN_OK, "states alone", "lstm");
+    expect(scornn_backward(&s, &d, 0, B) == SCORNN_INVALID, "gradients without gates", "lstm");
+}
+
+void check_lstm_grid() {
+    for (int isa : {SCORNN_ISA_PORTABLE, SCORNN_ISA_AVX2, SCORNN_ISA_AVX512}) {
+        if (!scornn_isa_supported(isa)) continue;
+        int k = 0;
+        for (i64 n : {1, 8, 17, 33})
+            for (i64 B : {1, 7, 65}) {
+                const Case c{3, B, n, 1 + 3 * (k % 4), SCORNN_LSTM, k % 3 == 0, k % 2 == 0};
+                check_lstm<float>(c, isa);
+                check_lstm<double>(c, isa);
+                ++k;
+            }
+    }
+}
+
 // What is not wanted may be left out, and the rest stays the same bits.
 void check_optional() {
     const Case c{5, 4, 19, 3, SCORNN_MODRELU, false, false};
@@ -277,6 +326,7 @@ int main(int argc, char **argv) {
         check_threads();
     } else {
         check_grid();
+        check_lstm_grid();
         check_optional();
         check_refusals();
     }

@@ -241,6 +241,7 @@ def test_backends_agree_on_outputs_and_every_gradient(case: Case, backend: str |
         output, h_n = layer(source)
         if packed:
             output, _ = pad_packed_sequence(output)
+        h_n = torch.cat(h_n) if isinstance(h_n, tuple) else h_n
         torch.manual_seed(2)
         GRADIENTS[use](output, h_n).backward()
         results.append([output, h_n, leaf.grad, *(p.grad for p in layer.parameters())])

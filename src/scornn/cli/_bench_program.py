@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +42,21 @@ def training(data: Path | None, steps: int) -> dict[str, Any]:
 
 def models(data: Path | None, only: str | None, progress: Any) -> dict[str, Any]:
     """Seconds of a training step of every model at the shape of pixel MNIST: batch 50, 784 steps."""
+    import msgspec
+
     from scornn import tasks
     from scornn.analysis.timing import seconds_per_step
 
     rows = []
     task = None
     for name, sizes in SIZES.items():
-        for n in sizes if only in (None, name) else ():
+        backends = ("auto", "naive") if name == "lstm" else ("auto",)  # its naive loop is torch's own: a peer
+        for n, backend in product(sizes if only in (None, name) else (), backends):
             progress(f"{name} {n}")
-            config = _config("mnist", name, n, data)
+            config = msgspec.structs.replace(_config("mnist", name, n, data), backend=backend)
             task = task or tasks.make(config.task, config.seed, data)
             measured = seconds_per_step(config, task, steps=20, seconds=5, warmup=1, least=1)
-            rows.append({"model": name, "n": n, **measured})
+            rows.append({"model": name, "n": n, "backend": backend, **measured})
     return {"models": rows}
 
 
@@ -84,5 +88,6 @@ def model_rows(report: dict[str, Any]) -> list[list[str]]:
     for r in report["models"]:
         seconds = r["seconds_per_step"]
         epoch = f"{seconds * 1100 / 60:.1f}"
-        rows.append([r["model"], str(r["n"]), f"{r['parameters']:,}", f"{1e3 * seconds:.1f}", str(r["steps"]), epoch])
+        name = r["model"] if r["backend"] == "auto" else f"{r['model']} (torch's loop)"
+        rows.append([name, str(r["n"]), f"{r['parameters']:,}", f"{1e3 * seconds:.1f}", str(r["steps"]), epoch])
     return rows

@@ -10,10 +10,19 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from scornn.nn.base import RecurrentLayer
+from scornn.nn.lstm import LSTM
 
 
 def _has_hooks(module: nn.Module) -> bool:
     return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
+
+
+def _check_lengths(inputs: Tensor, lengths: Tensor) -> None:
+    steps, batch = inputs.shape[:2]
+    if lengths.shape != (batch,):
+        raise RuntimeError(f"expected one length for each of the {batch} sequences, got {tuple(lengths.shape)}")
+    if int(lengths.min()) < 1 or int(lengths.max()) > steps:
+        raise RuntimeError(f"lengths must lie in 1..{steps}, the steps of the inputs; got {lengths.tolist()}")
 
 
 class SequenceModel(nn.Module):
@@ -52,10 +61,11 @@ class SequenceModel(nn.Module):
         Returns ``(T, B, p)``, zero in the padding, or ``(B, p)`` when only the last state is read. What stands in the
         padding of the inputs reaches neither the output nor the gradient.
         """
-        if lengths is not None and isinstance(self.layer, nn.LSTM | nn.GRU) and not self.layer.bidirectional:
-            return self._on_padding(inputs, lengths)
         sequence: Any = inputs
         if lengths is not None:
+            _check_lengths(inputs, lengths)
+            if self._slow_when_packed(inputs):
+                return self._on_padding(inputs, lengths)
             sequence = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
         if self.read == "last":
             h = self._last(self.layer(sequence)[1])
@@ -83,18 +93,19 @@ class SequenceModel(nn.Module):
         plain = type(self.head) is nn.Linear and self.head.bias is not None
         return self._takes_head and plain and not (_has_hooks(self.head) or _has_hooks(self.layer))
 
+    def _slow_when_packed(self, inputs: Tensor) -> bool:
+        """Whether torch's own loop of an LSTM or GRU runs it, and padding changes nothing."""
+        if not isinstance(self.layer, nn.LSTM | nn.GRU) or self.layer.bidirectional:
+            return False
+        return not (isinstance(self.layer, LSTM) and self.layer.runs_on_kernel(inputs))
+
     def _on_padding(self, inputs: Tensor, lengths: Tensor) -> Tensor:
         """For torch's LSTM and GRU, which take several times longer on packed sequences.
 
         In one direction what comes after the end of a sequence changes nothing before it, and their states are
         bounded, so that none overflows there.
         """
-        longest, batch = inputs.shape[:2]
-        if lengths.shape != (batch,):
-            raise RuntimeError(f"expected one length for each of the {batch} sequences, got {tuple(lengths.shape)}")
-        if int(lengths.min()) < 1 or int(lengths.max()) > longest:
-            raise RuntimeError(f"lengths must lie in 1..{longest}, the steps of the inputs; got {lengths.tolist()}")
-        padding = (torch.arange(longest).unsqueeze(1) >= lengths.cpu()).unsqueeze(-1).to(inputs.device)
+        padding = (torch.arange(inputs.shape[0]).unsqueeze(1) >= lengths.cpu()).unsqueeze(-1).to(inputs.device)
         output = self.layer(inputs.masked_fill(padding, 0))[0]
         if self.read == "all":
             every: Tensor = self.head(output).masked_fill(padding, 0)

@@ -12,10 +12,10 @@ import struct
 from functools import cache
 from pathlib import Path
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 NAMES = ("libscornn.so", "libscornn.dylib", "scornn.dll")
 ISA = {"best": 0, "portable": 1, "avx2": 2, "avx512": 3}
-ACTIVATION = {"identity": 0, "relu": 1, "leaky_relu": 2, "tanh": 3, "modrelu": 4, "complex_modrelu": 5}
+ACTIVATION = {"identity": 0, "relu": 1, "leaky_relu": 2, "tanh": 3, "modrelu": 4, "complex_modrelu": 5, "lstm": 6}
 STATUS = {1: "out of memory", 2: "invalid arguments"}
 
 
@@ -44,6 +44,10 @@ class Sequence(ctypes.Structure):
         ("V", ctypes.c_void_p),
         ("c", ctypes.c_void_p),
         ("y", ctypes.c_void_p),
+        ("c0", ctypes.c_void_p),
+        ("c_n", ctypes.c_void_p),
+        ("cells", ctypes.c_void_p),
+        ("gates", ctypes.c_void_p),
     )
 
 
@@ -55,8 +59,10 @@ class Gradients(ctypes.Structure):
         ("output_stride", ctypes.c_int64 * 3),
         ("h_n", ctypes.c_void_p),
         ("y", ctypes.c_void_p),
+        ("c_n", ctypes.c_void_p),
         ("x", ctypes.c_void_p),
         ("h0", ctypes.c_void_p),
+        ("c0", ctypes.c_void_p),
         ("W", ctypes.c_void_p),
         ("U", ctypes.c_void_p),
         ("b", ctypes.c_void_p),

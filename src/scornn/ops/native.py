@@ -97,11 +97,11 @@ def _shards(batch: int, flops: float, batch_sizes: Tensor | None) -> list[tuple[
     return [(begin, end) for begin, end in pairwise(bounds) if begin < end]
 
 
-def _dense(tensor: Tensor) -> Tensor:
+def dense(tensor: Tensor) -> Tensor:
     return tensor.resolve_neg().contiguous()
 
 
-def _address(tensor: Tensor | None) -> int | None:
+def address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
@@ -110,7 +110,7 @@ def _strides(tensor: Tensor) -> tuple[int, ...]:
     return tensor.stride() if tensor.dim() == 3 else (0, *tensor.stride())
 
 
-def _check_sizes(batch_sizes: Tensor, rows: int) -> None:
+def check_sizes(batch_sizes: Tensor, rows: int) -> None:
     if (
         batch_sizes.device.type != "cpu"
         or batch_sizes.dtype != torch.int64
@@ -132,61 +132,92 @@ class Head(NamedTuple):
     y: Tensor | None = None
 
 
-class _Call:
+class Cells(NamedTuple):
+    """The second state of an LSTM: before the first step, after the last, and with the gates at every step.
+
+    What is None is not written; without ``every`` and ``gates`` there is no backward pass.
+    """
+
+    c0: Tensor
+    c_n: Tensor | None = None
+    every: Tensor | None = None
+    gates: Tensor | None = None
+
+
+class Call:
     """One call of the kernel: its arguments, and the tensors that must live as long as it runs."""
 
-    def __init__(self, operands: Operands, output: Tensor, h_n: Tensor | None, head: Head | None) -> None:
+    def __init__(
+        self,
+        operands: Operands,
+        output: Tensor,
+        h_n: Tensor | None,
+        head: Head | None = None,
+        cells: Cells | None = None,
+    ) -> None:
         x, h0, W, U, b, activation, batch_sizes, reverse = operands
-        x, h0, W, U, output = x.resolve_neg(), _dense(h0), _dense(W), _dense(U), _dense(output)
-        b = None if b is None else _dense(b)
+        x, h0, W, U, output = x.resolve_neg(), dense(h0), dense(W), dense(U), dense(output)
+        b = None if b is None else dense(b)
         batch_sizes = None if batch_sizes is None else batch_sizes.contiguous()
-        V, c, y = (None, None, None) if head is None else (_dense(head.V), _dense(head.c), head.y)
-        self.keep = (x, h0, W, U, b, output, h_n, batch_sizes, V, c, y)
-        n, m = U.shape
+        V, c, y = (None, None, None) if head is None else (dense(head.V), dense(head.c), head.y)
+        c0, c_n, every, gates = (None, None, None, None) if cells is None else (dense(cells.c0), *cells[1:])
+        self.keep = (x, h0, W, U, b, output, h_n, batch_sizes, V, c, y, c0, c_n, every, gates)
+        batch, n = h0.shape
         self.sequence = library.Sequence(
             x.shape[0] if batch_sizes is None else batch_sizes.shape[0],
-            h0.shape[0],
+            batch,
             n,
-            m,
+            U.shape[1],
             0 if V is None else V.shape[0],
             0 if x.dtype == torch.float32 else 1,
             library.ACTIVATION[activation],
             reverse,
             _library().isa,
-            _address(batch_sizes),
+            address(batch_sizes),
             x.data_ptr(),
             _strides(x),
-            h0.data_ptr(),
-            W.data_ptr(),
-            U.data_ptr(),
-            _address(b),
-            output.data_ptr(),
-            _address(h_n),
-            _address(V),
-            _address(c),
-            _address(y),
+            *map(address, (h0, W, U, b, output, h_n, V, c, y, c0, c_n, every, gates)),
         )
-        self.shards = _shards(h0.shape[0], 2.0 * output.numel() * (n + m), batch_sizes)
+        rows = output.numel() // n
+        self.shards = _shards(batch, 2.0 * rows * U.shape[0] * (n + U.shape[1]), batch_sizes)
 
     def forward(self) -> None:
         sequence = ctypes.pointer(self.sequence)
         _workers.run([library.Task(sequence, None, *rows) for rows in self.shards])
 
-    def backward(self, gradients: list[library.Gradients]) -> None:
-        """One set of gradients for each shard."""
-        sequence = ctypes.pointer(self.sequence)
-        pairs = zip(gradients, self.shards, strict=True)
-        _workers.run([library.Task(sequence, ctypes.pointer(g), *rows) for g, rows in pairs])
+    def backward(
+        self, output: Tensor | None, others: dict[str, int | None], weights: list[Tensor | None]
+    ) -> list[Tensor | None]:
+        """The gradients of W, U, b and V, shaped like ``weights`` (None: not wanted), each the sum over the shards.
+
+        ``output`` is the gradient of the states; ``others`` are the addresses of the gradients that come in or go out.
+        """
+        output = None if output is None else output.resolve_neg()
+        strides = (0, 0, 0) if output is None else _strides(output)
+        parts = [[None if p is None else p.new_empty(p.shape) for p in weights] for _ in self.shards]
+        sequence, tasks = ctypes.pointer(self.sequence), []
+        for part, rows in zip(parts, self.shards, strict=True):
+            sums = dict(zip(("W", "U", "b", "V"), map(address, part), strict=True))
+            gradients = library.Gradients(output=address(output), output_stride=strides, **others, **sums)
+            tasks.append(library.Task(sequence, ctypes.pointer(gradients), *rows))
+        _workers.run(tasks)
+        if not parts:  # an empty batch
+            return [None if p is None else p.new_zeros(p.shape) for p in weights]
+        for part in parts[1:]:
+            for total, term in zip(parts[0], part, strict=True):
+                if total is not None and term is not None:
+                    total += term
+        return parts[0]
 
 
 def forward(operands: Operands, head: Head | None = None) -> tuple[Tensor, Tensor]:
     """The states and the last ones; y is written where the head says."""
     x, h0 = operands.x, operands.h0
     if operands.batch_sizes is not None:
-        _check_sizes(operands.batch_sizes, x.shape[0])
+        check_sizes(operands.batch_sizes, x.shape[0])
     output = x.new_empty(*x.shape[:-1], h0.shape[-1])
     h_n = h0.new_empty(h0.shape)
-    _Call(operands, output, h_n, head).forward()
+    Call(operands, output, h_n, head).forward()
     return output, h_n
 
 
@@ -205,30 +236,16 @@ def backward_with_head(
 ) -> tuple[Gradients, Tensor | None]:
     """The gradients of the recurrence, and of the head's V."""
     x, h0, W, U, b = operands[:5]
-    grad_output, grad_h_n = incoming
-    call = _Call(operands, output, None, head)
-    grad_output = None if grad_output is None else grad_output.resolve_neg()
-    grad_h_n = None if grad_h_n is None else _dense(grad_h_n)
-    grad_y = None if grad_y is None else _dense(grad_y)
+    grad_h_n = None if incoming.h_n is None else dense(incoming.h_n)
+    grad_y = None if grad_y is None else dense(grad_y)
     dx = x.new_empty(x.shape) if needs.x else None
     dh0 = h0.new_empty(h0.shape) if needs.h0 else None
     weights = (W, U, b, None if head is None else head.V)
-    wanted = [p if need else None for p, need in zip(weights, (*needs[2:], needs_V), strict=True)]
-    parts = [[None if p is None else p.new_empty(p.shape) for p in wanted] for _ in call.shards]  # a set for each shard
-    given = (
-        _address(grad_output),
-        (0, 0, 0) if grad_output is None else _strides(grad_output),
-        _address(grad_h_n),
-        _address(grad_y),
+    *sums, dV = Call(operands, output, None, head).backward(
+        incoming.output,
+        {"h_n": address(grad_h_n), "y": address(grad_y), "x": address(dx), "h0": address(dh0)},
+        [p if need else None for p, need in zip(weights, (*needs[2:], needs_V), strict=True)],
     )
-    call.backward([library.Gradients(*given, _address(dx), _address(dh0), *map(_address, part)) for part in parts])
-    for part in parts[1:]:
-        for total, term in zip(parts[0], part, strict=True):
-            if total is not None and term is not None:
-                total += term
-    if not parts:  # an empty batch
-        parts = [[None if p is None else p.new_zeros(p.shape) for p in wanted]]
-    *sums, dV = parts[0]
     return Gradients(dx, dh0, *sums), dV
 
 

@@ -1,0 +1,262 @@
+// The LSTM, for the rows of a shard, block by block, each block through all steps.
+//
+//     z = [h_{t-1} x_t] [W U]^T + b,   i, f, o = sigmoid(z),   g = tanh(z),   c_t = f c_{t-1} + i g,   h_t = o tanh(c_t).
+//
+// Gate q of unit j lies in panel q * span + j / P at lane j % P: every gate begins a panel of its own, so the four gates
+// of a unit share row and lane. The lanes between n and the end of a gate's last panel are zero in the weights and in dz.
+#pragma once
+#include "backward.h"
+
+namespace scornn {
+namespace SCORNN_ISA {
+
+constexpr int kGates = 4;
+
+// Where the gates' rows of W, U and b go: row q * n + j to the returned column of panels.
+template <class T> SCORNN_INLINE i64 gate_column(i64 row, i64 n) {
+    return row / n * panels<T>(n) * kPanel<T> + row % n;
+}
+
+template <class T> SCORNN_INLINE i64 gate_columns(i64 n) { return kGates * panels<T>(n) * kPanel<T>; }
+
+template <class T> class LstmForward {
+  public:
+    explicit LstmForward(const scornn_sequence &s) : s_(s), n_(s.hidden), m_(s.input), span_(panels<T>(s.hidden)) {}
+
+    int run(i64 row_begin, i64 row_end) {
+        const i64 most = smaller<i64>(kBlock, row_end - row_begin);
+        if (!pack() || !hx_.allocate(most, n_ + m_) || !z_.allocate(most, gate_columns<T>(n_)) || !c_.allocate(most, n_))
+            return SCORNN_OUT_OF_MEMORY;
+        const i64 blocks = (row_end - row_begin + kBlock - 1) / kBlock;
+        for (i64 k = 0; k < blocks; ++k) {
+            const i64 begin = row_begin + k * (row_end - row_begin) / blocks;
+            run_block(begin, row_begin + (k + 1) * (row_end - row_begin) / blocks - begin);
+        }
+        return SCORNN_OK;
+    }
+
+  private:
+    bool pack() {
+        if (!B_.allocate(n_ + m_, gate_columns<T>(n_)) || !bias_.allocate(1, gate_columns<T>(n_))) return false;
+        const T *W = static_cast<const T *>(s_.W), *U = static_cast<const T *>(s_.U), *b = static_cast<const T *>(s_.b);
+        for (i64 i = 0; i < kGates * n_; ++i) {
+            const i64 to = gate_column<T>(i, n_);
+            T *column = B_.at(to / kPanel<T>, 0) + to % kPanel<T>;
+            for (i64 j = 0; j < n_; ++j) column[j * kPanel<T>] = W[i * n_ + j];
+            for (i64 j = 0; j < m_; ++j) column[(n_ + j) * kPanel<T>] = U[i * m_ + j];
+            if (b) bias_.put(0, to, b + i, 1, 1);
+        }
+        return true;
+    }
+
+    void run_block(i64 begin, i64 rows) {
+        Block<T> block(s_, begin, rows);
+        const T *h0 = static_cast<const T *>(s_.h0), *c0 = static_cast<const T *>(s_.c0);
+        T *output = static_cast<T *>(s_.output), *h_n = static_cast<T *>(s_.h_n), *c_n = static_cast<T *>(s_.c_n);
+        for (i64 index = 0; index < s_.steps; ++index) {
+            block.move_to(index);
+            const i64 alive = block.alive(index);
+            for (i64 r = block.alive(index - 1); r < alive; ++r) {  // sequences that begin here
+                hx_.put(r, 0, h0 + (begin + r) * n_, 1, n_);
+                c_.put(r, 0, c0 + (begin + r) * n_, 1, n_);
+            }
+            const T *x = block.find(s_.x, s_.x_stride);
+            for (i64 r = 0; r < alive; ++r) hx_.put(r, n_, x + r * s_.x_stride[1], s_.x_stride[2], m_);
+            T *out = output + block.row() * n_;
+            Ahead ahead;
+            ahead.add(out, alive * n_);
+            if (s_.gates) ahead.add(static_cast<const T *>(s_.gates) + block.row() * kGates * n_, alive * kGates * n_);
+            multiply(hx_.at(0, 0), hx_.stride(), alive, B_, n_ + m_, 0, kGates * span_, z_.at(0, 0), z_.stride(), ahead);
+            for (i64 column = 0; column < n_; column += kWidth<T>) step(column, alive, block.row(), out);
+            for (i64 r = block.alive(index + 1); r < alive; ++r) {  // sequences that end here
+                std::memcpy(h_n + (begin + r) * n_, out + r * n_, n_ * sizeof(T));
+                c_.get(r, 0, c_n + (begin + r) * n_, n_);
+            }
+        }
+    }
+
+    // From z to the states, for one vector of units of `rows` rows.
+    void step(i64 column, i64 rows, i64 first_row, T *out) {
+        const i64 panel = column / kPanel<T>, lane = column % kPanel<T>, left = n_ - column;
+        Vec<T> b[kGates];
+        for (int q = 0; q < kGates; ++q) b[q] = load(bias_.at(q * span_ + panel, 0) + lane);
+        T *cells = s_.cells ? static_cast<T *>(s_.cells) + first_row * n_ + column : nullptr;
+        T *gates = s_.gates ? static_cast<T *>(s_.gates) + first_row * kGates * n_ + column : nullptr;
+        for (i64 r = 0; r < rows; ++r) {
+            const auto z = [&](int q) { return load(z_.at(q * span_ + panel, r) + lane) + b[q]; };
+            T *cell = c_.at(panel, r) + lane;
+            const Vec<T> i = sigmoid<T>(z(0)), f = sigmoid<T>(z(1)), g = tanh<T>(z(2)), o = sigmoid<T>(z(3));
+            const Vec<T> c = f * load(cell) + i * g, h = o * tanh<T>(c);
+            store(cell, c);
+            store(hx_.at(panel, r) + lane, h);  // beyond n it falls on x, which the next step puts anew
+            store_first(out + r * n_ + column, h, left);
+            if (!gates) continue;
+            store_first(cells + r * n_, c, left);
+            T *unit = gates + r * kGates * n_;
+            store_first(unit, i, left);
+            store_first(unit + n_, f, left);
+            store_first(unit + 2 * n_, g, left);
+            store_first(unit + 3 * n_, o, left);
+        }
+    }
+
+    const scornn_sequence &s_;
+    const i64 n_, m_, span_;
+    Panels<T> B_, bias_, hx_, z_, c_;
+};
+
+// With dc_t the gradient that reaches c_t, from h_t and from c_{t+1}:
+//
+//     dz_o = dh tanh(c_t) o (1 - o),   dc_t = dc + dh o (1 - tanh(c_t)^2),
+//     dz_i = dc_t g i (1 - i),   dz_f = dc_t c_{t-1} f (1 - f),   dz_g = dc_t i (1 - g^2),   dc = dc_t f;
+//
+// then dh, dx and the weights' gradients follow from dz as those of the plain recurrence do.
+template <class T> class LstmBackward {
+  public:
+    LstmBackward(const scornn_sequence &s, const scornn_gradients &g)
+        : s_(s), g_(g), n_(s.hidden), m_(s.input), span_(panels<T>(s.hidden)), depth_z_(gate_columns<T>(s.hidden)) {}
+
+    int run(i64 row_begin, i64 row_end) {
+        const i64 most = smaller<i64>(kBlock, row_end - row_begin);
+        kept_ = larger<i64>(most, smaller<i64>(kDepth / 2, most * s_.steps));
+        if (!pack() || !dz_.allocate(kept_, depth_z_) || !carry_.allocate(most, g_.x ? n_ + m_ : n_) ||
+            !dc_.allocate(most, n_) || !db_.allocate(1, depth_z_))
+            return SCORNN_OUT_OF_MEMORY;
+        const i64 width = g_.U ? n_ + m_ : n_;
+        if (weights() && (!hx_.allocate(kept_, width) || !G_.allocate(depth_z_, width))) return SCORNN_OUT_OF_MEMORY;
+        const i64 blocks = (row_end - row_begin + kBlock - 1) / kBlock;
+        for (i64 k = 0; k < blocks; ++k) {
+            const i64 begin = row_begin + k * (row_end - row_begin) / blocks;
+            run_block(begin, row_begin + (k + 1) * (row_end - row_begin) / blocks - begin);
+        }
+        write_sums();
+        return SCORNN_OK;
+    }
+
+  private:
+    bool weights() const { return g_.W || g_.U; }
+
+    // Panels of [W U] for [dh dx] = dz [W U]: k runs over the columns of dz.
+    bool pack() {
+        if (!B_.allocate(depth_z_, g_.x ? n_ + m_ : n_)) return false;
+        for (i64 i = 0; i < kGates * n_; ++i) {
+            const i64 row = gate_column<T>(i, n_);
+            B_.put(row, 0, static_cast<const T *>(s_.W) + i * n_, 1, n_);
+            if (g_.x) B_.put(row, n_, static_cast<const T *>(s_.U) + i * m_, 1, m_);
+        }
+        return true;
+    }
+
+    void run_block(i64 begin, i64 rows) {
+        Block<T> block(s_, begin, rows);
+        const T *output = static_cast<const T *>(s_.output), *h0 = static_cast<const T *>(s_.h0);
+        const T *cells = static_cast<const T *>(s_.cells), *c0 = static_cast<const T *>(s_.c0);
+        const T *gates = static_cast<const T *>(s_.gates);
+        T *dx = static_cast<T *>(g_.x), *dh0 = static_cast<T *>(g_.h0), *dc0 = static_cast<T *>(g_.c0);
+        for (i64 index = s_.steps - 1; index >= 0; --index) {
+            block.move_to(index);
+            const i64 alive = block.alive(index), before = block.alive(index - 1);
+            for (i64 r = block.alive(index + 1); r < alive; ++r) {  // sequences that end here
+                begin_row(carry_, r, g_.h_n, begin);
+                begin_row(dc_, r, g_.c_n, begin);
+            }
+            if (filled_ + alive > kept_) add_chunk();
+            if (g_.output)
+                add_rows(block.find(g_.output, g_.output_stride), g_.output_stride[1], g_.output_stride[2], alive, n_, carry_);
+            const i64 back = index > 0 ? block.row_before() - block.row() : 0;  // from here to the step before
+            const T *c_before = cells + (block.row() + back) * n_, *h_before = output + (block.row() + back) * n_;
+            for (i64 column = 0; column < n_; column += kWidth<T>)
+                differentiate(column, alive, before, block.row(), c_before, c0 + begin * n_);
+            if (weights()) keep_inputs(block, alive, before, h_before, h0 + begin * n_);
+            Ahead ahead;
+            if (index > 0) ahead.add(gates + (block.row() + back) * kGates * n_, before * kGates * n_);
+            if (index > 1) ahead.add(cells + (block.row() + 2 * back) * n_, before * n_);
+            const i64 first = index > 0 || dh0 ? 0 : n_ / kPanel<T>;
+            const i64 last = dx ? panels<T>(n_ + m_) : span_;
+            if (index > 0 || dh0 || dx)
+                multiply(dz_.at(0, filled_), dz_.stride(), alive, B_, depth_z_, first, last, carry_.at(0, 0),
+                         carry_.stride(), ahead);
+            if (dx)
+                for (i64 r = 0; r < alive; ++r) carry_.get(r, n_, dx + (block.row() + r) * m_, m_);
+            for (i64 r = before; r < alive; ++r) {  // sequences that begin here
+                if (dh0) carry_.get(r, 0, dh0 + (begin + r) * n_, n_);
+                if (dc0) dc_.get(r, 0, dc0 + (begin + r) * n_, n_);
+            }
+            filled_ += alive;
+        }
+        add_chunk();
+    }
+
+    // The gradient of a last state into row r, or zero.
+    void begin_row(Panels<T> &to, i64 r, const void *gradient, i64 begin) {
+        const T zero = 0;
+        if (gradient) {
+            to.put(r, 0, static_cast<const T *>(gradient) + (begin + r) * n_, 1, n_);
+        } else {
+            to.put(r, 0, &zero, 0, n_);
+        }
+    }
+
+    // From dh and dc to dz, for one vector of units of `rows` rows; c_{t-1} of row r is in c_before, or in c0 where the
+    // sequence begins.
+    void differentiate(i64 column, i64 rows, i64 before, i64 first_row, const T *c_before, const T *c0) {
+        const i64 panel = column / kPanel<T>, lane = column % kPanel<T>, left = n_ - column;
+        const T *cells = static_cast<const T *>(s_.cells) + first_row * n_ + column;
+        const T *gates = static_cast<const T *>(s_.gates) + first_row * kGates * n_ + column;
+        Vec<T> sum[kGates] = {};
+        for (i64 r = 0; r < rows; ++r) {
+            const T *unit = gates + r * kGates * n_;
+            const Vec<T> i = load_first(unit, left), f = load_first(unit + n_, left);
+            const Vec<T> g = load_first(unit + 2 * n_, left), o = load_first(unit + 3 * n_, left);
+            const Vec<T> c = load_first((r < before ? c_before : c0) + r * n_ + column, left);
+            const Vec<T> t = tanh<T>(load_first(cells + r * n_, left));
+            const Vec<T> dh = load_first(carry_.at(panel, r) + lane, left);  // beyond n there is dx
+            T *carried = dc_.at(panel, r) + lane;
+            const Vec<T> dc = load(carried) + dh * o * (T(1) - t * t);
+            const Vec<T> dz[kGates] = {dc * g * i * (T(1) - i), dc * c * f * (T(1) - f), dc * i * (T(1) - g * g),
+                                       dh * t * o * (T(1) - o)};
+            store(carried, dc * f);
+            for (int q = 0; q < kGates; ++q) {
+                store(dz_.at(q * span_ + panel, filled_ + r) + lane, dz[q]);
+                sum[q] += dz[q];
+            }
+        }
+        for (int q = 0; q < kGates; ++q) {
+            T *db = db_.at(q * span_ + panel, 0) + lane;
+            store(db, load(db) + sum[q]);
+        }
+    }
+
+    void keep_inputs(const Block<T> &block, i64 alive, i64 before, const T *h, const T *h0) {
+        const T *x = block.find(s_.x, s_.x_stride);
+        for (i64 r = 0; r < alive; ++r) {
+            if (g_.W) hx_.put(filled_ + r, 0, (r < before ? h : h0) + r * n_, 1, n_);
+            if (g_.U) hx_.put(filled_ + r, n_, x + r * s_.x_stride[1], s_.x_stride[2], m_);
+        }
+    }
+
+    void add_chunk() {
+        if (weights())
+            add_outer(dz_, depth_z_, hx_, g_.W ? 0 : n_ / kPanel<T>, panels<T>(g_.U ? n_ + m_ : n_), filled_, G_);
+        filled_ = 0;
+    }
+
+    void write_sums() {
+        T *dW = static_cast<T *>(g_.W), *dU = static_cast<T *>(g_.U), *db = static_cast<T *>(g_.b);
+        for (i64 i = 0; i < kGates * n_; ++i) {
+            const i64 row = gate_column<T>(i, n_);
+            if (dW) G_.get(row, 0, dW + i * n_, n_);
+            if (dU) G_.get(row, n_, dU + i * m_, m_);
+            if (db) db_.get(0, row, db + i, 1);
+        }
+    }
+
+    const scornn_sequence &s_;
+    const scornn_gradients &g_;
+    const i64 n_, m_, span_, depth_z_;
+    i64 kept_ = 0, filled_ = 0;
+    Panels<T> B_, carry_, dc_, dz_, hx_, G_, db_;
+};
+
+}  // namespace SCORNN_ISA
+}  // namespace scornn
