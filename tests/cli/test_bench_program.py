@@ -19,7 +19,8 @@ def test_models(shared_data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setattr(_bench_program, "SIZES", {"scornn": (8,), "lstm": (4,)})
     assert main(["bench", "--models", "--data", str(shared_data), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["models"]
-    assert [(row["model"], row["n"]) for row in rows] == [("scornn", 8), ("lstm", 4)]
+    found = [(row["model"], row["n"], row["backend"]) for row in rows]
+    assert found == [("scornn", 8, "auto"), ("lstm", 4, "auto"), ("lstm", 4, "naive")]
     assert all(row["seconds_per_step"] > 0 and row["steps"] >= 1 for row in rows)
 
 
