@@ -11,7 +11,7 @@ from scornn.train.tables import Table, merge
 
 _ALWAYS_FREE = {"seed", "threads", "device", "backend", "name", "data", "stop_when", "format", "steps", "epochs"}
 _ALWAYS_FREE |= {"eval_every", "log_every", "checkpoint_every"}
-_FREE_OF_TASK = ("train_size", "test_size", "batch", "eval_batch", "corpus", "allow_partial")
+_FREE_OF_TASK = {f"task.{key}" for key in ("train_size", "test_size", "batch", "eval_batch", "corpus", "allow_partial")}
 _WORDS = {
     "model.hidden": "n",
     "task.length": "T",
@@ -77,11 +77,9 @@ def whole(name: str) -> Table:
 
 
 def _identity(config: Mapping[str, Any]) -> Table:
-    kept = {key: value for key, value in config.items() if key not in _ALWAYS_FREE}
-    task = kept.get("task")
-    if isinstance(task, Mapping):
-        kept["task"] = {key: value for key, value in task.items() if key not in _FREE_OF_TASK}
-    return kept
+    """What makes a run the one of its preset: all that is set, so that a run of before an option existed has it too."""
+    kept = _flat({key: value for key, value in config.items() if key not in _ALWAYS_FREE})
+    return {key: value for key, value in kept.items() if key not in _FREE_OF_TASK and value is not None}
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Table:
