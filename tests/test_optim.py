@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import scornn
+from scornn.nn import MODELS
 from scornn.optim import RMSprop, parameter_groups
 
 
@@ -120,8 +121,23 @@ def test_the_recurrent_bias_goes_where_it_is_told() -> None:
     assert len(rest["params"]) + len(expected) == len(names)
     rest, recurrent = parameter_groups(model, 1e-3, 1e-4, bias="rest")
     assert sorted(names[id(p)] for p in recurrent["params"]) == expected[:2]
-    with pytest.raises(ValueError, match='"recurrent" or "rest", got \'both\''):
+    with pytest.raises(ValueError, match='"recurrent", "rest" or a positive rate, got \'both\''):
         parameter_groups(model, 1e-3, 1e-4, bias="both")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_recurrent_bias_may_have_a_rate_of_its_own(name: str) -> None:
+    model = scornn.nn.SequenceModel(scornn.nn.build(name, 3, 4, num_layers=2), 2)
+    groups = {group["name"]: group for group in parameter_groups(model, 1e-3, 1e-4, bias=2e-4)}
+    names = {id(p): key for key, p in model.named_parameters()}
+    ids = [id(p) for group in groups.values() for p in group["params"]]
+    assert sorted(ids) == sorted(id(p) for p in model.parameters() if p.requires_grad)
+    if name in ("lstm", "gru"):  # their biases are the gates'
+        assert list(groups) == ["rest"]
+        return
+    assert groups["bias"]["lr"] == 2e-4
+    found = {names[id(p)] for p in groups["bias"]["params"]}
+    assert found == {"layer.bias_l0", "layer.bias_l1"} or name == "goru"
 
 
 def test_a_model_without_recurrent_parameters_has_one_group() -> None:

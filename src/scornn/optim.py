@@ -193,28 +193,28 @@ class StiefelStep(Optimizer):
         return normalised
 
 
-def recurrent_parameters(model: nn.Module, biases: bool = False) -> dict[str, nn.Parameter]:
-    """The parameters that make recurrent matrices, by name: the free numbers of A, and their like in other models.
-
-    With ``biases`` also the recurrent bias b of scoRNN, which acts at every step as W does.
-    """
-    found: dict[str, nn.Parameter] = {}
+def recurrent_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that make recurrent matrices, by name: the free numbers of A, and their like in other models."""
+    found = _parameters_named_by(model, "recurrent_parameter_names")
     for prefix, module in model.named_modules():
         if isinstance(module, ParametrizationList) and any(isinstance(p, ScaledCayley) for p in module):
-            names = ["original"]
-        else:
-            names = getattr(module, "recurrent_parameter_names", list)()
-            if biases:
-                names = names + getattr(module, "recurrent_bias_names", list)()
-        for name in names:
-            found[f"{prefix}.{name}" if prefix else name] = module.get_parameter(name)
+            found[f"{prefix}.original"] = module.get_parameter("original")
     return found
 
 
+def _parameters_named_by(model: nn.Module, method: str) -> dict[str, nn.Parameter]:
+    """The parameters whose names the modules give by this method of theirs."""
+    return {
+        f"{prefix}.{name}" if prefix else name: module.get_parameter(name)
+        for prefix, module in model.named_modules()
+        for name in getattr(module, method, list)()
+    }
+
+
 def parameter_groups(
-    model: nn.Module, lr: float, recurrent_lr: float, bias: Literal["recurrent", "rest"] = "rest"
+    model: nn.Module, lr: float, recurrent_lr: float, bias: Literal["recurrent", "rest"] | float = "rest"
 ) -> list[dict[str, Any]]:
-    """Two groups for an optimizer: the recurrent parameters with their own learning rate, and all the rest.
+    """Groups for an optimizer: ``recurrent`` parameters with their own learning rate, and all the ``rest``.
 
     Every trained parameter is in exactly one of them. An empty group is left out.
 
@@ -222,26 +222,29 @@ def parameter_groups(
         model: any module with recurrent layers in it.
         lr: of the input and output weights.
         recurrent_lr: of A, and of its like in other models.
-        bias: the group of scoRNN's recurrent bias b. The authors' program puts it into the ``rest``. As a
-            ``recurrent`` parameter it takes smaller steps, which the copying problem needs: over a thousand steps
-            of the recurrence a change of b acts a thousand times (``docs/learning-rates.md``).
+        bias: the group of the bias b inside the recurrence. The authors' program puts it into the ``rest``. As a
+            ``recurrent`` parameter, or in a group ``bias`` with a rate of its own, a number, it takes smaller steps,
+            which the copying problem needs: over a thousand steps of the recurrence a change of b acts a thousand
+            times (``docs/learning-rates.md``).
 
     Example:
         >>> from scornn.nn import ScoRNN
         >>> [group["name"] for group in parameter_groups(ScoRNN(3, 5), lr=1e-3, recurrent_lr=1e-4)]
         ['rest', 'recurrent']
     """
-    if bias not in ("recurrent", "rest"):
-        raise ValueError(f'bias must be "recurrent" or "rest", got {bias!r}')
-    recurrent = recurrent_parameters(model, biases=bias == "recurrent")
-    ids = {id(p) for p in recurrent.values()}
-    rest = [p for p in model.parameters() if p.requires_grad and id(p) not in ids]
-    groups = [
-        {"params": rest, "lr": lr, "name": "rest"},
-        {
-            "params": [p for p in recurrent.values() if p.requires_grad],
-            "lr": recurrent_lr,
-            "name": "recurrent",
-        },
+    own_rate = isinstance(bias, float) and 0 < bias < float("inf")
+    if bias not in ("recurrent", "rest") and not own_rate:
+        raise ValueError(f'bias must be "recurrent", "rest" or a positive rate, got {bias!r}')
+    recurrent = list(recurrent_parameters(model).values())
+    biases = [] if bias == "rest" else list(_parameters_named_by(model, "recurrent_bias_names").values())
+    if bias == "recurrent":
+        recurrent, biases = recurrent + biases, []
+    ids = {id(p) for p in recurrent + biases}
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in model.parameters() if id(p) not in ids], "lr": lr, "name": "rest"},
+        {"params": recurrent, "lr": recurrent_lr, "name": "recurrent"},
+        {"params": biases, "lr": bias, "name": "bias"},
     ]
+    for group in groups:
+        group["params"] = [p for p in group["params"] if p.requires_grad]
     return [group for group in groups if group["params"]]

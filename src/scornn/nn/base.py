@@ -298,6 +298,10 @@ class DenseRecurrentLayer(RecurrentLayer):
     def recurrent_parameter_names(self) -> list[str]:
         return [f"{name}{suffix}" for suffix in self.suffixes() for name in self.recurrent_shapes()]
 
+    def recurrent_bias_names(self) -> list[str]:
+        """Names of the biases inside the recurrence, which may learn at a rate of their own."""
+        return [f"bias{suffix}" for suffix in self.suffixes()] if self.bias else []
+
     def __getattr__(self, name: str) -> Any:
         made = name.startswith("weight_hh_") and (suffix := name.removeprefix("weight_hh")) in self.suffixes()
         if made and "weight_hh" not in self.recurrent_shapes():

@@ -124,7 +124,7 @@ class _ScaledCayleyWeights(nn.Module):
         return [name for name in self._parameters if name.startswith("skew_hh")]
 
     def recurrent_bias_names(self) -> list[str]:
-        """Biases that learn with A when :func:`scornn.optim.parameter_groups` is told so."""
+        """As :meth:`DenseRecurrentLayer.recurrent_bias_names`, of the cell too."""
         return [name for name in self._parameters if name.startswith("bias")]
 
     def _repr_settings(self) -> str:

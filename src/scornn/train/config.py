@@ -48,13 +48,14 @@ class StepRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class OptimizerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules for the free numbers of A (``recurrent``) and all the ``rest``; clipping comes first.
 
-    ``bias`` names the rule that scoRNN's recurrent bias b follows. With ``halve_every`` all rates fall, smoothly, to
+    ``bias`` names the rule that the bias b inside the recurrence follows, or is a rate of its own by the rule of the
+    rest. With ``halve_every`` all rates fall, smoothly, to
     half in that many steps; it does not look at where the run ends, so a run can still be given a new end.
     """
 
     rest: StepRule
     recurrent: StepRule
-    bias: Literal["recurrent", "rest"] = "rest"
+    bias: Literal["recurrent", "rest"] | Annotated[float, Meta(gt=0, le=10)] = "rest"
     halve_every: Annotated[int, Meta(ge=1, le=1 << 40)] | None = None
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     clip_value: Annotated[float, Meta(gt=0, le=1e9)] | None = None

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -75,10 +76,11 @@ class Engine:
             self._forward = DistributedDataParallel(
                 self.model, process_group=world.group, gradient_as_bucket_view=True, **unsynced
             )
-        rules = {"rest": config.optimizer.rest, "recurrent": config.optimizer.recurrent}
-        groups = parameter_groups(
-            self.model, lr=rules["rest"].lr, recurrent_lr=rules["recurrent"].lr, bias=config.optimizer.bias
-        )
+        rest, recurrent, bias = config.optimizer.rest, config.optimizer.recurrent, config.optimizer.bias
+        rules = {"rest": rest, "recurrent": recurrent}
+        if isinstance(bias, float):
+            rules["bias"] = msgspec.structs.replace(rest, lr=bias)
+        groups = parameter_groups(self.model, lr=rest.lr, recurrent_lr=recurrent.lr, bias=bias)
         self._rates = {name: rule.lr for name, rule in rules.items()}
         self.optimizers = {group["name"]: make_optimizer(group, rules[group["name"]]) for group in groups}
         self.parameters = [p for group in groups for p in group["params"]]
