@@ -52,11 +52,7 @@ template <class T, template <class> class Act> class Backward {
             return SCORNN_OUT_OF_MEMORY;
         const i64 width = g_.U ? n_ + m_ : n_;
         if (weights() && (!hx_.allocate(depth_, width) || !G_.allocate(n_ + p_, width))) return SCORNN_OUT_OF_MEMORY;
-        const i64 blocks = (row_end - row_begin + kBlock - 1) / kBlock;
-        for (i64 k = 0; k < blocks; ++k) {
-            const i64 begin = row_begin + k * (row_end - row_begin) / blocks;
-            run_block(begin, row_begin + (k + 1) * (row_end - row_begin) / blocks - begin);
-        }
+        for_each_block(row_begin, row_end, [this](i64 begin, i64 rows) { run_block(begin, rows); });
         write_sums();
         return SCORNN_OK;
     }
@@ -72,12 +68,7 @@ template <class T, template <class> class Act> class Backward {
             block.move_to(index);
             const i64 alive = block.alive(index), before = block.alive(index - 1);
             for (i64 r = block.alive(index + 1); r < alive; ++r) {  // sequences that end here
-                if (dh_n) {
-                    carry_.put(r, 0, dh_n + (begin + r) * n_, 1, n_);
-                } else {
-                    const T zero = 0;
-                    carry_.put(r, 0, &zero, 0, n_);
-                }
+                put_row(carry_, r, dh_n ? dh_n + begin * n_ : nullptr, n_);
                 if (p_) read_last(r, dy + (block.row() + r) * p_, output + (block.row() + r) * n_);
             }
             if (filled_ + alive > depth_) add_chunk();

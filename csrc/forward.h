@@ -52,10 +52,7 @@ int forward_rows(const scornn_sequence &s, i64 row_begin, i64 row_end) {
     const T *h0 = static_cast<const T *>(s.h0);
     T *output = static_cast<T *>(s.output), *h_n = static_cast<T *>(s.h_n);
 
-    const i64 blocks = (row_end - row_begin + kBlock - 1) / kBlock;
-    for (i64 k = 0; k < blocks; ++k) {
-        const i64 begin = row_begin + k * (row_end - row_begin) / blocks;
-        const i64 rows = row_begin + (k + 1) * (row_end - row_begin) / blocks - begin;
+    for_each_block(row_begin, row_end, [&](i64 begin, i64 rows) {
         Block<T> block(s, begin, rows);
         Panels<T> *now = &hx[0], *next = &hx[1];
         for (i64 index = 0; index < s.steps; ++index) {
@@ -79,7 +76,7 @@ int forward_rows(const scornn_sequence &s, i64 row_begin, i64 row_end) {
             now = next;
             next = swap;
         }
-    }
+    });
     return SCORNN_OK;
 }
 

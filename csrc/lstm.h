@@ -1,23 +1,16 @@
 // The LSTM, for the rows of a shard, block by block, each block through all steps.
 //
-//     z = [h_{t-1} x_t] [W U]^T + b,   i, f, o = sigmoid(z),   g = tanh(z),   c_t = f c_{t-1} + i g,   h_t = o tanh(c_t).
+//     z = [h_{t-1} x_t] [W U]^T + b,   i, f, o = sigmoid(z),   g = tanh(z),
+//     c_t = f c_{t-1} + i g,   h_t = o tanh(c_t).
 //
-// Gate q of unit j lies in panel q * span + j / P at lane j % P: every gate begins a panel of its own, so the four gates
-// of a unit share row and lane. The lanes between n and the end of a gate's last panel are zero in the weights and in dz.
+// Gate q of unit j lies in panel q * span + j / P at lane j % P (column_of_z).
 #pragma once
 #include "backward.h"
 
 namespace scornn {
 namespace SCORNN_ISA {
 
-constexpr int kGates = 4;
-
-// Where the gates' rows of W, U and b go: row q * n + j to the returned column of panels.
-template <class T> SCORNN_INLINE i64 gate_column(i64 row, i64 n) {
-    return row / n * panels<T>(n) * kPanel<T> + row % n;
-}
-
-template <class T> SCORNN_INLINE i64 gate_columns(i64 n) { return kGates * panels<T>(n) * kPanel<T>; }
+constexpr int kGates = 4;  // i, f, g, o
 
 template <class T> class LstmForward {
   public:
@@ -25,30 +18,14 @@ template <class T> class LstmForward {
 
     int run(i64 row_begin, i64 row_end) {
         const i64 most = smaller<i64>(kBlock, row_end - row_begin);
-        if (!pack() || !hx_.allocate(most, n_ + m_) || !z_.allocate(most, gate_columns<T>(n_)) || !c_.allocate(most, n_))
+        if (!pack_forward(s_, B_) || !pack_bias(s_, bias_) || !hx_.allocate(most, n_ + m_) ||
+            !z_.allocate(most, columns_of_z<T>(s_)) || !c_.allocate(most, n_))
             return SCORNN_OUT_OF_MEMORY;
-        const i64 blocks = (row_end - row_begin + kBlock - 1) / kBlock;
-        for (i64 k = 0; k < blocks; ++k) {
-            const i64 begin = row_begin + k * (row_end - row_begin) / blocks;
-            run_block(begin, row_begin + (k + 1) * (row_end - row_begin) / blocks - begin);
-        }
+        for_each_block(row_begin, row_end, [this](i64 begin, i64 rows) { run_block(begin, rows); });
         return SCORNN_OK;
     }
 
   private:
-    bool pack() {
-        if (!B_.allocate(n_ + m_, gate_columns<T>(n_)) || !bias_.allocate(1, gate_columns<T>(n_))) return false;
-        const T *W = static_cast<const T *>(s_.W), *U = static_cast<const T *>(s_.U), *b = static_cast<const T *>(s_.b);
-        for (i64 i = 0; i < kGates * n_; ++i) {
-            const i64 to = gate_column<T>(i, n_);
-            T *column = B_.at(to / kPanel<T>, 0) + to % kPanel<T>;
-            for (i64 j = 0; j < n_; ++j) column[j * kPanel<T>] = W[i * n_ + j];
-            for (i64 j = 0; j < m_; ++j) column[(n_ + j) * kPanel<T>] = U[i * m_ + j];
-            if (b) bias_.put(0, to, b + i, 1, 1);
-        }
-        return true;
-    }
-
     void run_block(i64 begin, i64 rows) {
         Block<T> block(s_, begin, rows);
         const T *h0 = static_cast<const T *>(s_.h0), *c0 = static_cast<const T *>(s_.c0);
@@ -66,7 +43,8 @@ template <class T> class LstmForward {
             Ahead ahead;
             ahead.add(out, alive * n_);
             if (s_.gates) ahead.add(static_cast<const T *>(s_.gates) + block.row() * kGates * n_, alive * kGates * n_);
-            multiply(hx_.at(0, 0), hx_.stride(), alive, B_, n_ + m_, 0, kGates * span_, z_.at(0, 0), z_.stride(), ahead);
+            multiply(hx_.at(0, 0), hx_.stride(), alive, B_, n_ + m_, 0, kGates * span_, z_.at(0, 0), z_.stride(),
+                     ahead);
             for (i64 column = 0; column < n_; column += kWidth<T>) step(column, alive, block.row(), out);
             for (i64 r = block.alive(index + 1); r < alive; ++r) {  // sequences that end here
                 std::memcpy(h_n + (begin + r) * n_, out + r * n_, n_ * sizeof(T));
@@ -114,21 +92,17 @@ template <class T> class LstmForward {
 template <class T> class LstmBackward {
   public:
     LstmBackward(const scornn_sequence &s, const scornn_gradients &g)
-        : s_(s), g_(g), n_(s.hidden), m_(s.input), span_(panels<T>(s.hidden)), depth_z_(gate_columns<T>(s.hidden)) {}
+        : s_(s), g_(g), n_(s.hidden), m_(s.input), span_(panels<T>(s.hidden)), depth_(columns_of_z<T>(s)) {}
 
     int run(i64 row_begin, i64 row_end) {
         const i64 most = smaller<i64>(kBlock, row_end - row_begin);
-        kept_ = larger<i64>(most, smaller<i64>(kDepth / 2, most * s_.steps));
-        if (!pack() || !dz_.allocate(kept_, depth_z_) || !carry_.allocate(most, g_.x ? n_ + m_ : n_) ||
-            !dc_.allocate(most, n_) || !db_.allocate(1, depth_z_))
+        kept_ = larger<i64>(most, smaller<i64>(kDepth / 2, most * s_.steps));  // four times as wide, it should stay in cache
+        if (!pack_backward(s_, 0, g_.x != nullptr, B_) || !dz_.allocate(kept_, depth_) || !db_.allocate(1, depth_) ||
+            !carry_.allocate(most, g_.x ? n_ + m_ : n_) || !dc_.allocate(most, n_))
             return SCORNN_OUT_OF_MEMORY;
         const i64 width = g_.U ? n_ + m_ : n_;
-        if (weights() && (!hx_.allocate(kept_, width) || !G_.allocate(depth_z_, width))) return SCORNN_OUT_OF_MEMORY;
-        const i64 blocks = (row_end - row_begin + kBlock - 1) / kBlock;
-        for (i64 k = 0; k < blocks; ++k) {
-            const i64 begin = row_begin + k * (row_end - row_begin) / blocks;
-            run_block(begin, row_begin + (k + 1) * (row_end - row_begin) / blocks - begin);
-        }
+        if (weights() && (!hx_.allocate(kept_, width) || !G_.allocate(depth_, width))) return SCORNN_OUT_OF_MEMORY;
+        for_each_block(row_begin, row_end, [this](i64 begin, i64 rows) { run_block(begin, rows); });
         write_sums();
         return SCORNN_OK;
     }
@@ -136,33 +110,23 @@ template <class T> class LstmBackward {
   private:
     bool weights() const { return g_.W || g_.U; }
 
-    // Panels of [W U] for [dh dx] = dz [W U]: k runs over the columns of dz.
-    bool pack() {
-        if (!B_.allocate(depth_z_, g_.x ? n_ + m_ : n_)) return false;
-        for (i64 i = 0; i < kGates * n_; ++i) {
-            const i64 row = gate_column<T>(i, n_);
-            B_.put(row, 0, static_cast<const T *>(s_.W) + i * n_, 1, n_);
-            if (g_.x) B_.put(row, n_, static_cast<const T *>(s_.U) + i * m_, 1, m_);
-        }
-        return true;
-    }
-
     void run_block(i64 begin, i64 rows) {
         Block<T> block(s_, begin, rows);
         const T *output = static_cast<const T *>(s_.output), *h0 = static_cast<const T *>(s_.h0);
         const T *cells = static_cast<const T *>(s_.cells), *c0 = static_cast<const T *>(s_.c0);
         const T *gates = static_cast<const T *>(s_.gates);
+        const T *dh_n = static_cast<const T *>(g_.h_n), *dc_n = static_cast<const T *>(g_.c_n);
         T *dx = static_cast<T *>(g_.x), *dh0 = static_cast<T *>(g_.h0), *dc0 = static_cast<T *>(g_.c0);
         for (i64 index = s_.steps - 1; index >= 0; --index) {
             block.move_to(index);
             const i64 alive = block.alive(index), before = block.alive(index - 1);
             for (i64 r = block.alive(index + 1); r < alive; ++r) {  // sequences that end here
-                begin_row(carry_, r, g_.h_n, begin);
-                begin_row(dc_, r, g_.c_n, begin);
+                put_row(carry_, r, dh_n ? dh_n + begin * n_ : nullptr, n_);
+                put_row(dc_, r, dc_n ? dc_n + begin * n_ : nullptr, n_);
             }
             if (filled_ + alive > kept_) add_chunk();
-            if (g_.output)
-                add_rows(block.find(g_.output, g_.output_stride), g_.output_stride[1], g_.output_stride[2], alive, n_, carry_);
+            const i64 *stride = g_.output_stride;
+            if (g_.output) add_rows(block.find(g_.output, stride), stride[1], stride[2], alive, n_, carry_);
             const i64 back = index > 0 ? block.row_before() - block.row() : 0;  // from here to the step before
             const T *c_before = cells + (block.row() + back) * n_, *h_before = output + (block.row() + back) * n_;
             for (i64 column = 0; column < n_; column += kWidth<T>)
@@ -174,7 +138,7 @@ template <class T> class LstmBackward {
             const i64 first = index > 0 || dh0 ? 0 : n_ / kPanel<T>;
             const i64 last = dx ? panels<T>(n_ + m_) : span_;
             if (index > 0 || dh0 || dx)
-                multiply(dz_.at(0, filled_), dz_.stride(), alive, B_, depth_z_, first, last, carry_.at(0, 0),
+                multiply(dz_.at(0, filled_), dz_.stride(), alive, B_, depth_, first, last, carry_.at(0, 0),
                          carry_.stride(), ahead);
             if (dx)
                 for (i64 r = 0; r < alive; ++r) carry_.get(r, n_, dx + (block.row() + r) * m_, m_);
@@ -185,16 +149,6 @@ template <class T> class LstmBackward {
             filled_ += alive;
         }
         add_chunk();
-    }
-
-    // The gradient of a last state into row r, or zero.
-    void begin_row(Panels<T> &to, i64 r, const void *gradient, i64 begin) {
-        const T zero = 0;
-        if (gradient) {
-            to.put(r, 0, static_cast<const T *>(gradient) + (begin + r) * n_, 1, n_);
-        } else {
-            to.put(r, 0, &zero, 0, n_);
-        }
     }
 
     // From dh and dc to dz, for one vector of units of `rows` rows; c_{t-1} of row r is in c_before, or in c0 where the
@@ -237,14 +191,14 @@ template <class T> class LstmBackward {
 
     void add_chunk() {
         if (weights())
-            add_outer(dz_, depth_z_, hx_, g_.W ? 0 : n_ / kPanel<T>, panels<T>(g_.U ? n_ + m_ : n_), filled_, G_);
+            add_outer(dz_, depth_, hx_, g_.W ? 0 : n_ / kPanel<T>, panels<T>(g_.U ? n_ + m_ : n_), filled_, G_);
         filled_ = 0;
     }
 
     void write_sums() {
         T *dW = static_cast<T *>(g_.W), *dU = static_cast<T *>(g_.U), *db = static_cast<T *>(g_.b);
         for (i64 i = 0; i < kGates * n_; ++i) {
-            const i64 row = gate_column<T>(i, n_);
+            const i64 row = column_of_z<T>(s_, i);
             if (dW) G_.get(row, 0, dW + i * n_, n_);
             if (dU) G_.get(row, n_, dU + i * m_, m_);
             if (db) db_.get(0, row, db + i, 1);
@@ -253,7 +207,7 @@ template <class T> class LstmBackward {
 
     const scornn_sequence &s_;
     const scornn_gradients &g_;
-    const i64 n_, m_, span_, depth_z_;
+    const i64 n_, m_, span_, depth_;
     i64 kept_ = 0, filled_ = 0;
     Panels<T> B_, carry_, dc_, dz_, hx_, G_, db_;
 };

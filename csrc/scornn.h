@@ -69,7 +69,7 @@ struct scornn_sequence {
     const void *c0;                      /* (B, n) contiguous */
     void *c_n;                           /* (B, n) contiguous: written by forward */
     void *cells;                         /* c_t, shape of output: written by forward, read by backward */
-    void *gates;                         /* i, f, g, o, (T, B, 4n) or (N, 4n): likewise. NULL, and cells too: no backward */
+    void *gates;                         /* i, f, g, o, (T, B, 4n) or (N, 4n): likewise. Both NULL: no backward */
 };
 
 /* Gradients of a loss. The first ones come in (NULL: zero), those from x on go out (NULL: not wanted). W, U, b and V

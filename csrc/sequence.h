@@ -9,13 +9,36 @@ namespace SCORNN_ISA {
 // Rows that go through time together: enough to reuse W from cache, few enough to keep their states there.
 constexpr i64 kBlock = 60 / kRows * kRows;
 
-// Panels of [W U] for z = [h x] [W U]^T: k runs over the n + m columns, panels over the n rows. False: out of memory.
+// Calls run(begin, rows) for each block of the rows [begin, end), blocks whose sizes differ by at most one.
+template <class Run> void for_each_block(i64 begin, i64 end, Run run) {
+    const i64 blocks = (end - begin + kBlock - 1) / kBlock;
+    for (i64 k = 0; k < blocks; ++k) {
+        const i64 first = begin + k * (end - begin) / blocks;
+        run(first, begin + (k + 1) * (end - begin) / blocks - first);
+    }
+}
+
+// z has one column for each unit, or four gates. Every gate begins a panel, so that the gates of a unit share row and
+// lane; the lanes between n and the end of a gate's last panel are zero in the weights.
+SCORNN_INLINE i64 gates_of(const scornn_sequence &s) { return s.activation == SCORNN_LSTM ? 4 : 1; }
+
+template <class T> SCORNN_INLINE i64 columns_of_z(const scornn_sequence &s) {
+    return gates_of(s) == 1 ? s.hidden : gates_of(s) * panels<T>(s.hidden) * kPanel<T>;
+}
+
+// The column of z that row i of W, U and b makes.
+template <class T> SCORNN_INLINE i64 column_of_z(const scornn_sequence &s, i64 i) {
+    return i / s.hidden * panels<T>(s.hidden) * kPanel<T> + i % s.hidden;
+}
+
+// Panels of [W U] for z = [h x] [W U]^T: k runs over the n + m columns, panels over those of z. False: out of memory.
 template <class T> bool pack_forward(const scornn_sequence &s, Panels<T> &B) {
     const i64 n = s.hidden, m = s.input;
-    if (!B.allocate(n + m, n)) return false;
+    if (!B.allocate(n + m, columns_of_z<T>(s))) return false;
     const T *W = static_cast<const T *>(s.W), *U = static_cast<const T *>(s.U);
-    for (i64 i = 0; i < n; ++i) {
-        T *column = B.at(i / kPanel<T>, 0) + i % kPanel<T>;
+    for (i64 i = 0; i < gates_of(s) * n; ++i) {
+        const i64 to = column_of_z<T>(s, i);
+        T *column = B.at(to / kPanel<T>, 0) + to % kPanel<T>;
         for (i64 j = 0; j < n; ++j) column[j * kPanel<T>] = W[i * n + j];
         for (i64 j = 0; j < m; ++j) column[(n + j) * kPanel<T>] = U[i * m + j];
     }
@@ -31,27 +54,38 @@ template <class T> bool pack_head(const scornn_sequence &s, Panels<T> &B) {
     return true;
 }
 
-// Panels of [[W U] [V 0]] for [dh dx] = [dz dy] [[W U] [V 0]]: k runs over the n + p rows, panels over the n + m
-// columns; without dx over the first n, and without `heads` k over the first n.
+// Panels of [[W U] [V 0]] for [dh dx] = [dz dy] [[W U] [V 0]]: k runs over the columns of z and those of `heads`,
+// panels over the n + m columns, without dx over the first n.
 template <class T> bool pack_backward(const scornn_sequence &s, i64 heads, bool dx, Panels<T> &B) {
-    const i64 n = s.hidden, m = s.input;
-    if (!B.allocate(n + heads, dx ? n + m : n)) return false;
-    for (i64 i = 0; i < n; ++i) {
-        B.put(i, 0, static_cast<const T *>(s.W) + i * n, 1, n);
-        if (dx) B.put(i, n, static_cast<const T *>(s.U) + i * m, 1, m);
+    const i64 n = s.hidden, m = s.input, width = columns_of_z<T>(s);
+    if (!B.allocate(width + heads, dx ? n + m : n)) return false;
+    for (i64 i = 0; i < gates_of(s) * n; ++i) {
+        const i64 row = column_of_z<T>(s, i);
+        B.put(row, 0, static_cast<const T *>(s.W) + i * n, 1, n);
+        if (dx) B.put(row, n, static_cast<const T *>(s.U) + i * m, 1, m);
     }
-    for (i64 i = 0; i < heads; ++i) B.put(n + i, 0, static_cast<const T *>(s.V) + i * n, 1, n);
+    for (i64 i = 0; i < heads; ++i) B.put(width + i, 0, static_cast<const T *>(s.V) + i * n, 1, n);
     return true;
 }
 
 // The bias by lane, as one row of panels; zero where there is none.
 template <class T> bool pack_bias(const scornn_sequence &s, Panels<T> &bias) {
-    if (!bias.allocate(1, s.hidden)) return false;
+    if (!bias.allocate(1, columns_of_z<T>(s))) return false;
     const T *b = static_cast<const T *>(s.b);
     const i64 lanes = s.activation == SCORNN_COMPLEX_MODRELU ? 2 : 1;
     if (b)
-        for (i64 j = 0; j < s.hidden; ++j) bias.put(0, j, b + j / lanes, 1, 1);
+        for (i64 i = 0; i < gates_of(s) * s.hidden; ++i) bias.put(0, column_of_z<T>(s, i), b + i / lanes, 1, 1);
     return true;
+}
+
+// Row r of panels from row r of a contiguous (rows, n) array, or zero where there is none.
+template <class T> void put_row(Panels<T> &to, i64 r, const T *rows, i64 n) {
+    const T zero = 0;
+    if (rows) {
+        to.put(r, 0, rows + r * n, 1, n);
+    } else {
+        to.put(r, 0, &zero, 0, n);
+    }
 }
 
 // Rows [begin, begin + rows) of the batch, and where step `index` (0 = computed first) has them in memory.

@@ -88,6 +88,10 @@ faster_backends = pytest.mark.parametrize(
 )
 
 
+# Under torch.func's transforms the exponential's own gradient has no rule, and dtriv counts its steps in a buffer.
+TRANSFORMABLE = [case for case in CASES if case.model not in ("exprnn", "dtriv")]
+
+
 def state_of(result: Any) -> Tensor:
     """h_n, for an LSTM without c_n."""
     state = result[1]
@@ -247,6 +251,37 @@ def test_backends_agree_on_outputs_and_every_gradient(case: Case, backend: str |
         results.append([output, h_n, leaf.grad, *(p.grad for p in layer.parameters())])
     for ours, expected in zip(*results, strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func.jvp's own
+@pytest.mark.parametrize("case", TRANSFORMABLE, ids=str)
+def test_torch_func_and_forward_mode_agree_with_backward(case: Case) -> None:
+    layer, x = case.layer(), inputs(T, B, M)
+    values = {name: p.detach() for name, p in layer.named_parameters()}
+
+    def loss(values: dict[str, Tensor], x: Tensor) -> Tensor:
+        return functional_call(layer, values, (x,))[0].square().sum()
+
+    leaf = x.clone().requires_grad_()
+    loss(dict(layer.named_parameters()), leaf).backward()
+    gradients = torch.func.grad(loss)(values, x)
+    for name, parameter in layer.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-9, atol=1e-9)
+    v = torch.randn_like(x)
+    _, tangent = torch.func.jvp(lambda x: loss(values, x), (x,), (v,))
+    assert leaf.grad is not None
+    torch.testing.assert_close(tangent, (leaf.grad * v).sum(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func.jvp's own
+@pytest.mark.parametrize(
+    ("case", "backend"), [(c, b) for c in TRANSFORMABLE for b in backends(c) if b not in (None, "naive")], ids=str
+)
+def test_a_backend_without_a_rule_for_transforms_says_so(case: Case, backend: str | None) -> None:
+    layer = case.layer(backend=backend)
+    with pytest.raises(RuntimeError, match=r"no rule for torch\.func"):
+        torch.func.jvp(lambda x: layer(x)[0], (inputs(T, B, M),), (inputs(T, B, M),))
 
 
 @case_and_backend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -10,11 +11,41 @@ from torch import Tensor
 
 from scornn.nn.lstm import LSTM
 from scornn.ops import backends, lstm, native
+from scornn.ops.layout import Layout
 
 F64 = torch.float64
 SIZES = (1, 2, 7, 8, 15, 16, 17, 33, 60, 68)
 NAMES = ("output", "h_n", "c_n", "x", "h0", "c0", "W", "U", "b")
 pytestmark = pytest.mark.skipif(backends()["native"] != "available", reason="no native kernel")
+
+
+def naive(
+    x: Tensor,
+    h0: Tensor,
+    c0: Tensor,
+    W: Tensor,
+    U: Tensor,
+    b: Tensor | None,
+    batch_sizes: Tensor | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The LSTM in plain PyTorch; returns the states, and the last h and c."""
+    layout = Layout.of(x, batch_sizes, reverse)
+    added = (x.flatten(0, 1) if batch_sizes is None else x) @ U.mT
+    added = added if b is None else added + b
+    h, c, states, cells = h0[:0], c0[:0], [], []
+    for step in layout:
+        h = torch.cat([h[: step.carried], h0[step.carried : step.size]])
+        c = torch.cat([c[: step.carried], c0[step.carried : step.size]])
+        i, f, g, o = (added[step.rows] + h @ W.mT).chunk(4, -1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        states.append(h)
+        cells.append(c)
+    output, every = (torch.cat(steps[::-1] if reverse else steps) for steps in (states, cells))
+    last = layout.last_rows(output.device)
+    h_n, c_n = output.index_select(0, last), every.index_select(0, last)
+    return output.unflatten(0, x.shape[:2]) if batch_sizes is None else output, h_n, c_n
 
 
 def problem(T: int, B: int, n: int, m: int, packed: bool, bias: bool = True, dtype: torch.dtype = F64) -> Any:
@@ -44,7 +75,7 @@ def results(operator: Any, tensors: list[Any], *settings: Any, use: str = "every
 
 
 def assert_like_naive(tensors: list[Any], *settings: Any, use: str = "every") -> None:
-    expected, ours = (results(operator, tensors, *settings, use=use) for operator in (lstm.naive, lstm.kernel))
+    expected, ours = (results(operator, tensors, *settings, use=use) for operator in (naive, lstm.kernel))
     for name, want, got in zip(NAMES, expected, ours, strict=False):
         scale = 1 + float(want.detach().abs().max())
         torch.testing.assert_close(got, want, rtol=0, atol=1e-12 * scale, msg=lambda s, name=name: f"{name}: {s}")
@@ -97,9 +128,46 @@ def test_threads_do_not_change_states_or_x(monkeypatch: pytest.MonkeyPatch) -> N
         assert torch.equal(one, three) if k < 6 else torch.allclose(one, three, rtol=1e-12, atol=1e-12)
 
 
-def test_opcheck() -> None:
+@pytest.mark.parametrize("packed", [False, True], ids=["dense", "packed"])
+def test_opcheck(packed: bool) -> None:
+    tensors, sizes = problem(4, 3, 6, 2, packed, bias=packed)
+    torch.library.opcheck(torch.ops.scornn.lstm_forward.default, (*tensors, sizes, packed, True))
+
+
+@pytest.mark.parametrize("wrong", range(1, 6))
+def test_tensors_that_do_not_belong_together_are_refused(wrong: int) -> None:
     tensors, _ = problem(4, 3, 6, 2, False)
-    torch.library.opcheck(torch.ops.scornn.lstm_forward.default, (*tensors, None, False, True))
+    for other in (tensors[wrong][..., :-1], tensors[wrong].float(), tensors[wrong].to("meta")):
+        with pytest.raises(ValueError, match=rf"expected \w+ of shape|expected {NAMES[3 + wrong]} of shape"):
+            lstm.kernel(*tensors[:wrong], other, *tensors[wrong + 1 :])
+
+
+def test_a_second_derivative_is_refused_with_advice() -> None:
+    x = torch.randn(3, 2, 4, requires_grad=True)
+    for backend in ("auto", "naive"):
+        (g,) = torch.autograd.grad(LSTM(4, 5, backend=backend)(x)[0].sum(), x, create_graph=True)
+        if backend == "naive":
+            g.sum().backward()
+            continue
+        with pytest.raises(RuntimeError, match='backend="naive"'):
+            g.sum().backward()
+
+
+def test_where_the_kernel_has_no_rule_torch_runs() -> None:
+    layer, x = LSTM(4, 5), torch.randn(3, 2, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not layer.runs_on_kernel(x)
+    total = lambda x: layer(x)[0].sum()  # noqa: E731
+    expected = torch.autograd.grad(total(x.requires_grad_()), x)[0]
+    torch.testing.assert_close(torch.func.grad(total)(x.detach()), expected)
+    meta = LSTM(4, 5, device="meta")(torch.empty(3, 2, 4, device="meta"))[0]
+    assert (meta.shape, meta.device.type) == ((3, 2, 5), "meta")
+
+
+def test_a_layer_saved_before_it_had_backends() -> None:
+    layer = LSTM(4, 5)
+    del layer.backend
+    assert copy.deepcopy(layer)(torch.randn(3, 2, 4))[0].shape == (3, 2, 5)
 
 
 def test_without_gradients_nothing_is_kept() -> None:
@@ -135,8 +203,10 @@ def test_what_the_kernel_does_not_do_is_left_to_torch_or_refused(x: Tensor, opti
         (torch.zeros(0, 2, 4), None, "sequence length"),
         (torch.zeros(3, 2, 4, dtype=F64), None, "dtype"),
         (torch.zeros(3, 2, 4), (torch.zeros(1, 3, 5), torch.zeros(1, 3, 5)), "hidden"),
+        (torch.zeros(3, 2, 4), (torch.zeros(1, 2, 5),) * 3, "two hidden states"),
+        (torch.zeros(3, 2, 4, device="meta"), None, "meta"),
     ],
-    ids=["input size", "no steps", "dtype", "state"],
+    ids=["input size", "no steps", "dtype", "state", "three states", "device"],
 )
 def test_a_wrong_input_gets_the_error_of_torch(x: Tensor, hx: Any, error: str) -> None:
     with pytest.raises((RuntimeError, ValueError), match=rf"(?i){error}"):

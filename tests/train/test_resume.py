@@ -15,7 +15,7 @@ from scornn.train import checkpoint, program, state
 from scornn.train.config import Config
 from scornn.train.distributed import World
 from scornn.train.engine import Engine
-from scornn.train.loop import Trainer
+from scornn.train.loop import Trainer, check_belongs
 from scornn.train.signals import StopRequest
 
 Small = Callable[..., Config]
@@ -238,6 +238,16 @@ def test_optimizer_state_of_another_group_is_refused(small: Small, tmp_path: Pat
     _, engine, _ = program.load(tmp_path / "run")
     with pytest.raises(CheckpointError, match=r"rest/layer.skew_hh_l./square_avg, but rest has no such parameter"):
         state.restore(engine, saved.model, moved, saved.state)
+
+
+def test_a_checkpoint_of_before_an_option_existed_belongs(small: Small, tmp_path: Path) -> None:
+    start(small(), tmp_path / "run")
+    saved = checkpoint.load(tmp_path / "run" / "checkpoints" / "step-14")
+    del saved.state["config"]["optimizer"]["halve_every"]
+    saved.state["config_hash"] = "of the config with fewer keys"
+    check_belongs(saved, small())
+    with pytest.raises(CheckpointError, match="belongs to another config"):
+        check_belongs(saved, small(optimizer__halve_every=7))
 
 
 def test_another_config_or_other_data_are_refused(small: Small, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision, precise
 from scornn.nn.eurnn import check_rotations
 from scornn.ops import goru, rotations
+from scornn.ops.custom import takes_plain_loop
 
 
 class GORU(OrthogonalRecurrentLayer):
@@ -106,7 +107,7 @@ class GORU(OrthogonalRecurrentLayer):
         with full_precision(x):
             W = torch.cat([self.tensor(f"weight_gates{suffix}"), self.recurrent_matrix(suffix)])
             U, b = self.input_matrix(suffix), self.bias_vector(suffix)
-            rung = goru.naive if self.backend == "naive" else goru.manual
+            rung = goru.naive if takes_plain_loop(self.backend) else goru.manual
             return rung(x, h0, W, U, b, self.activation, batch_sizes, reverse)
 
     def reads_in_one_pass(self) -> bool:

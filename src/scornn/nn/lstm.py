@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from scornn.nn.base import check_choice
 from scornn.ops import lstm, native
+from scornn.ops.custom import NOT_UNDER_TRANSFORM, under_transform
 
 State = tuple[Tensor, Tensor]
 """h and c."""
@@ -34,6 +35,7 @@ class LSTM(nn.LSTM):
     """
 
     BACKENDS: ClassVar[tuple[str, ...]] = ("auto", "native", "naive")
+    backend: str = "auto"
 
     def __init__(self, *args: Any, forget_bias: float = 1.0, backend: str = "auto", **kwargs: Any) -> None:
         self.forget_bias, self.backend = forget_bias, check_choice("backend", backend, self.BACKENDS)
@@ -50,8 +52,10 @@ class LSTM(nn.LSTM):
             why_not = f"it takes float32 or float64, got {x.dtype}"
         if why_not is None and self.proj_size:
             why_not = "it has no projections (proj_size)"
-        if why_not is None and torch.is_autocast_enabled(x.device.type):
+        if why_not is None and x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
             why_not = "it does not take part in autocast"
+        if why_not is None and under_transform():
+            why_not = NOT_UNDER_TRANSFORM
         if why_not is not None and self.backend == "native":
             raise RuntimeError(f'backend="native" cannot run: {why_not}')
         return why_not is None
@@ -66,10 +70,10 @@ class LSTM(nn.LSTM):
         x = data if packed or batched else data.unsqueeze(1)
         if batched and self.batch_first:
             x = x.transpose(0, 1)
-        batch = x.shape[1] if batch_sizes is None else int(batch_sizes[0])
+        weight, batch = self.weight_ih_l0, x.shape[1] if batch_sizes is None else int(batch_sizes[0])
         states = self._states(x, hx, batch, packed or batched)
         sizes_fit = x.dim() == (2 if packed else 3) and x.shape[-1] == self.input_size and 0 not in x.shape[:-1]
-        if states is None or not sizes_fit or x.dtype != self.weight_ih_l0.dtype:
+        if states is None or not sizes_fit or (x.dtype, x.device) != (weight.dtype, weight.device):
             return super().forward(input, hx)  # which refuses it, or knows what to do
         if order is not None:
             states = (states[0].index_select(1, order), states[1].index_select(1, order))
@@ -87,6 +91,8 @@ class LSTM(nn.LSTM):
         shape = (self.num_layers * (2 if self.bidirectional else 1), batch, self.hidden_size)
         if hx is None:
             return x.new_zeros(shape), x.new_zeros(shape)
+        if len(hx) != 2:
+            return None
         if not batched:
             hx = (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
         return hx if all(s.shape == shape and s.dtype == x.dtype and s.device == x.device for s in hx) else None

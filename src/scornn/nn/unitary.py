@@ -13,6 +13,7 @@ from torch import Tensor
 from scornn.functional import orthogonality_error
 from scornn.nn.base import DenseRecurrentLayer, full_precision, precise
 from scornn.ops import product
+from scornn.ops.custom import takes_plain_loop
 
 NONLINEARITIES = {"modrelu": "complex_modrelu"}
 
@@ -78,7 +79,7 @@ class UnitaryRecurrentLayer(DenseRecurrentLayer):
     ) -> tuple[Tensor, Tensor]:
         if not self.runs_as_product() or x.numel() == 0:  # torch.fft takes no empty batch
             return super().run(suffix, x, h0, batch_sizes, reverse)
-        rung = product.naive if self.backend == "naive" else product.manual
+        rung = product.naive if takes_plain_loop(self.backend) else product.manual
         with full_precision(x):
             name, factors = self.product(suffix)
             b = self.bias_vector(suffix)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 Recurrence = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor | None, str, Tensor | None, bool], tuple[Tensor, Tensor]]
 """The sequence operator: the fields of :class:`Operands` to the states and the last state of each sequence."""
@@ -55,6 +56,27 @@ class Gradients(NamedTuple):
     W: Tensor | None
     U: Tensor | None
     b: Tensor | None
+
+
+NOT_UNDER_TRANSFORM = "it has no rule for torch.func's transforms and forward-mode differentiation"
+
+
+def under_transform() -> bool:
+    """Whether torch.func (grad, vmap, jvp) or forward-mode differentiation is at work.
+
+    An opaque operator takes no part in them: it would fail, or quietly lose the tangent.
+    """
+    transforms: bool = torch._C._are_functorch_transforms_active()
+    return transforms or forward_ad._current_level >= 0
+
+
+def takes_plain_loop(backend: str) -> bool:
+    """Whether the loop in plain PyTorch has to run: asked for, or because nothing else can."""
+    if backend == "naive" or not under_transform():
+        return backend == "naive"
+    if backend != "auto":
+        raise RuntimeError(f'backend="{backend}" cannot run: {NOT_UNDER_TRANSFORM}; take backend="naive"')
+    return True
 
 
 Forward = Callable[[Operands], tuple[Tensor, Tensor]]

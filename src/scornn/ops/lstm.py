@@ -1,4 +1,4 @@
-"""The LSTM over a sequence: a loop in plain PyTorch that defines it, and the C++ kernel.
+"""The LSTM over a sequence, on the C++ kernel. What defines it is torch.nn.LSTM.
 
 Rows of W, U and b stand in torch's order, input gate i, forget gate f, candidate g, output gate o::
 
@@ -15,36 +15,6 @@ from torch import Tensor
 
 from scornn.ops import native
 from scornn.ops.custom import Operands, empty_gradients, refuse_second_derivative
-from scornn.ops.layout import Layout
-
-
-def naive(
-    x: Tensor,
-    h0: Tensor,
-    c0: Tensor,
-    W: Tensor,
-    U: Tensor,
-    b: Tensor | None,
-    batch_sizes: Tensor | None = None,
-    reverse: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """x, batch_sizes and the states as in :func:`scornn.ops.recurrence`; returns the states, and the last h and c."""
-    layout = Layout.of(x, batch_sizes, reverse)
-    added = (x.flatten(0, 1) if batch_sizes is None else x) @ U.mT
-    added = added if b is None else added + b
-    h, c, states, cells = h0[:0], c0[:0], [], []
-    for step in layout:
-        h = torch.cat([h[: step.carried], h0[step.carried : step.size]])
-        c = torch.cat([c[: step.carried], c0[step.carried : step.size]])
-        i, f, g, o = (added[step.rows] + h @ W.mT).chunk(4, -1)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        h = o.sigmoid() * c.tanh()
-        states.append(h)
-        cells.append(c)
-    output, every = (torch.cat(steps[::-1] if reverse else steps) for steps in (states, cells))
-    last = layout.last_rows(output.device)
-    h_n, c_n = output.index_select(0, last), every.index_select(0, last)
-    return output.unflatten(0, x.shape[:2]) if batch_sizes is None else output, h_n, c_n
 
 
 def kernel(
@@ -57,8 +27,24 @@ def kernel(
     batch_sizes: Tensor | None = None,
     reverse: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As :func:`naive`, on the C++ kernel: float32 or float64 on the CPU."""
+    """One layer in one direction: the states, and the last h and c of each sequence.
+
+    Args:
+        x, batch_sizes, reverse: as in :func:`scornn.ops.recurrence`; float32 or float64 on the CPU.
+        h0, c0: ``(B, n)``.
+        W: ``(4n, n)``.
+        U: ``(4n, m)``.
+        b: ``(4n,)``, or None for zero.
+    """
     tensors = (x, h0, c0, W, U, b)
+    (batch, n), m = h0.shape, x.shape[-1]
+    expected = ((*x.shape,), (batch, n), (batch, n), (4 * n, n), (4 * n, m), (4 * n,))
+    for name, t, shape in zip(("x", "h0", "c0", "W", "U", "b"), tensors, expected, strict=True):
+        if t is not None and (tuple(t.shape), t.dtype, t.device) != (shape, x.dtype, x.device):
+            raise ValueError(
+                f"expected {name} of shape {shape}, {x.dtype} on {x.device}; "
+                f"got {tuple(t.shape)}, {t.dtype} on {t.device}"
+            )
     keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     output, h_n, c_n, _, _ = _forward(*tensors, batch_sizes, reverse, keep)
     return output, h_n, c_n

@@ -160,7 +160,7 @@ class Call:
         b = None if b is None else dense(b)
         batch_sizes = None if batch_sizes is None else batch_sizes.contiguous()
         V, c, y = (None, None, None) if head is None else (dense(head.V), dense(head.c), head.y)
-        c0, c_n, every, gates = (None, None, None, None) if cells is None else (dense(cells.c0), *cells[1:])
+        c0, c_n, every, gates = (None,) * 4 if cells is None else (None if t is None else dense(t) for t in cells)
         self.keep = (x, h0, W, U, b, output, h_n, batch_sizes, V, c, y, c0, c_n, every, gates)
         batch, n = h0.shape
         self.sequence = library.Sequence(

@@ -67,7 +67,7 @@ def readout(
         )
     rung = choose_rung(backend, x)
     alike = V.dtype == c.dtype == x.dtype and V.device == c.device == x.device
-    autocast = torch.is_autocast_enabled(x.device.type)
+    autocast = x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
     worth_it = backend == "native" or WIDEST * V.shape[0] <= V.shape[1]
     if rung is native.recurrence and alike and worth_it and not autocast:
         _, h_n, y = _forward(x, h0, W, U, b, V, c, activation, batch_sizes, reverse)

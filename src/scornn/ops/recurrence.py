@@ -95,7 +95,7 @@ def choose_rung(backend: str, x: Tensor) -> custom.Recurrence:
     """What runs ``backend`` on tensors such as x."""
     if backend not in BACKENDS:
         raise ValueError(f"unknown backend {backend!r}; expected one of {', '.join(BACKENDS)}")
-    if backend == "naive":
+    if custom.takes_plain_loop(backend):
         return naive.recurrence
     if backend == "manual":
         return manual.recurrence

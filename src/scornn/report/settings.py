@@ -93,9 +93,11 @@ def differing(runs: Sequence[Run]) -> list[str]:
 
 
 def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """``{"model": {"hidden": 190}}`` as ``{"model.hidden": "190"}``."""
+    """``{"model": {"hidden": 190}}`` as ``{"model.hidden": "190"}``; what is not set is left out."""
     flat: dict[str, str] = {}
     for key, value in config.items():
+        if value is None:
+            continue
         if isinstance(value, dict) and prefix.count(".") < 8:
             flat |= flatten(value, f"{prefix}{key}.")
         else:
@@ -107,7 +109,7 @@ def _identity(run: Run) -> str:
     if not run.config:
         return f"run {run.path}"
     setting = {key: value for key, value in run.config.items() if key not in _NOT_A_SETTING}
-    return json.dumps(setting, sort_keys=True)
+    return json.dumps(flatten(setting), sort_keys=True)
 
 
 def _title(run: Run) -> str:

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from scornn.errors import DivergedError, UsageError
 from scornn.nn import SequenceModel
 from scornn.nn.registry import MODELS, build, parameter_count
+from scornn.ops import BACKENDS
 from scornn.optim import RMSprop, StiefelStep, parameter_groups
 from scornn.tasks import Task
 from scornn.train.config import Config, StepRule
@@ -39,7 +40,8 @@ def build_model(config: Config, task: Task) -> SequenceModel:
     model = config.model
     options: dict[str, Any] = dict(model.options)
     if model.name in MODELS and "backend" in inspect.signature(MODELS[model.name]).parameters:
-        options["backend"] = config.backend
+        has = getattr(MODELS[model.name], "BACKENDS", BACKENDS)  # a rung that a model lacks is its naive one
+        options["backend"] = config.backend if config.backend in (*has, "native") else "naive"
     try:
         layer = build(model.name, task.input_size, model.hidden, **options)
     except (ValueError, TypeError) as error:
@@ -110,6 +112,7 @@ class Engine:
         (loss if penalty is None else loss + penalty).backward()
         if clock:
             clock("backward")
+        self._set_rates(epoch * self.task.num_batches("train") + number)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
         value, gradient_norm = torch.stack([loss.detach(), norm]).tolist()
@@ -118,7 +121,6 @@ class Engine:
         if not math.isfinite(value) or not (math.isfinite(gradient_norm) or all_finite(gradients)):
             raise DivergedError(self._divergence(value, gradient_norm))
         self._clip(gradients, gradient_norm)
-        self._set_rates(epoch * self.task.num_batches("train") + number)
         for optimizer in self.optimizers.values():
             optimizer.step()
         if clock:
@@ -175,9 +177,9 @@ class Engine:
             torch._foreach_clamp_min_(gradients, -bound)
 
     def _divergence(self, loss: float, norm: float) -> str:
-        rules = self.optimizer_config
+        rates = ", ".join(f"{name} {o.param_groups[0]['lr']:g}" for name, o in self.optimizers.items())
         error = self.orthogonality()
-        return f"loss {loss}, gradient norm {norm}, learning rates {rules.rest.lr:g} and {rules.recurrent.lr:g}" + (
+        return f"loss {loss}, gradient norm {norm}, learning rates: {rates}" + (
             "" if error is None else f", orthogonality error {error:.3g}"
         )
 

@@ -15,7 +15,7 @@ from scornn import ops
 from scornn.errors import CheckpointError, DivergedError, UsageError
 from scornn.tasks import Task
 from scornn.train import checkpoint, provenance, state
-from scornn.train.config import Config, config_hash, to_table
+from scornn.train.config import Config, build, config_hash, to_table
 from scornn.train.distributed import World
 from scornn.train.engine import Clock, Engine
 from scornn.train.progress import Figures, Silent
@@ -25,6 +25,19 @@ from scornn.train.signals import StopRequest
 Metrics = dict[str, float]
 _NOT_ORTHOGONAL = 1e-3
 """‖WᵀW − I‖_F of a constrained float32 W is about n·eps; past this something is wrong."""
+
+
+def check_belongs(saved: checkpoint.Checkpoint, config: Config) -> None:
+    """Refuse a checkpoint of another course of training.
+
+    Its config is compared, not the hash that it noted: one of before an option existed has the option's default.
+    """
+    found, expected = config_hash(build(saved.state["config"])), config_hash(config)
+    if found != expected:
+        raise CheckpointError(
+            f"{saved.path} belongs to another config: it has hash {found[:12]}, this run's config.json has "
+            f"{expected[:12]}; restore config.json or start a new run"
+        )
 
 
 @dataclass
@@ -74,12 +87,7 @@ class Trainer:
 
     def resume(self, saved: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint of the same config and data."""
-        found, expected = saved.state["config_hash"], config_hash(self.config)
-        if found != expected:
-            raise CheckpointError(
-                f"{saved.path} belongs to another config: it has hash {found[:12]}, this run's config.json has "
-                f"{expected[:12]}; restore config.json or start a new run"
-            )
+        check_belongs(saved, self.config)
         if saved.state["data"] != self._data:
             raise CheckpointError(f"{saved.path} was trained on other data: {saved.state['data']}, found {self._data}")
         self.ledger = Ledger(**saved.state["ledger"])
@@ -278,5 +286,7 @@ class Trainer:
         layer_backend = getattr(self.engine.model.layer, "backend", "torch")
         if layer_backend == "auto":
             native = self.config.device == "cpu" and ops.backends()["native"] == "available"
-            layer_backend = "native" if native else "manual"
+            has = getattr(self.engine.model.layer, "BACKENDS", ops.BACKENDS)
+            rungs = ("native", "manual", "naive") if native else ("manual", "naive")
+            layer_backend = next(rung for rung in rungs if rung in has)
         return provenance.numerics(layer_backend, self.config.threads, self.world.size, self.config.device)

@@ -15,10 +15,10 @@ from scornn import tasks
 from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
 from scornn.train import checkpoint, distributed, provenance, state
 from scornn.train.board import open_board
-from scornn.train.config import Config, config_hash
+from scornn.train.config import Config
 from scornn.train.distributed import World
 from scornn.train.engine import Engine
-from scornn.train.loop import Trainer
+from scornn.train.loop import Trainer, check_belongs
 from scornn.train.progress import Figures, Silent, show
 from scornn.train.run import Run, place, read_config
 
@@ -122,8 +122,7 @@ def load(
         raise CheckpointError(f"{path} has no checkpoint yet; train it with `scornn resume {path}`")
     if best and saved.state["kept_best"] not in (None, saved.step):
         saved = checkpoint.load(path / "checkpoints" / f"step-{saved.state['kept_best']}")
-    if saved.state["config_hash"] != config_hash(config):
-        raise CheckpointError(f"{saved.path} belongs to another config than {path / 'config.json'}")
+    check_belongs(saved, config)
     if data is not None:
         config = msgspec.structs.replace(config, data=str(data))
     task = _task(config)
