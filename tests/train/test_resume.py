@@ -1,6 +1,7 @@
 """A run that stopped cannot be told from one that did not; and the comparison would notice."""
 
 import json
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from scornn.errors import CheckpointError, DivergedError
+from scornn.errors import CheckpointError, DivergedError, UsageError
 from scornn.train import checkpoint, program, state
 from scornn.train.config import Config
 from scornn.train.distributed import World
@@ -248,6 +249,41 @@ def test_a_checkpoint_of_before_an_option_existed_belongs(small: Small, tmp_path
     check_belongs(saved, small())
     with pytest.raises(CheckpointError, match="belongs to another config"):
         check_belongs(saved, small(optimizer__halve_every=7))
+
+
+def test_a_run_may_start_from_the_weights_of_another(
+    small: Small, bits: Bits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = tmp_path / "first"
+    start(small(), first)
+    config = small(seed=3, optimizer__rest__lr=0.001)
+    program.start(config, tmp_path / "straight", start_from=first, quiet=True)
+    with monkeypatch.context() as patch:
+        stop_at(patch, 1)
+        program.start(config, tmp_path / "stopped", start_from=first, quiet=True)
+        saved = checkpoint.load(tmp_path / "stopped" / "checkpoints" / "step-0")
+        ended = checkpoint.load(first / "checkpoints" / "step-14")
+        assert all(torch.equal(saved.model[name], tensor) for name, tensor in ended.model.items())
+        assert saved.state["config"]["start"].startswith("first/step-14/")
+        shutil.rmtree(first)
+        resume(tmp_path / "stopped")
+    assert bits(tmp_path / "stopped") == bits(tmp_path / "straight")
+
+
+def test_what_a_run_cannot_start_from(small: Small, tmp_path: Path) -> None:
+    start(small(), tmp_path / "first")
+    other = small(model={"name": "lstm", "hidden": 5})
+    with pytest.raises(CheckpointError, match="do not fit the model"):
+        program.start(other, tmp_path / "second", start_from=tmp_path / "first", quiet=True)
+    with pytest.raises(UsageError, match="expected --start-from"):
+        program.start(small(start="first/step-14/0123"), tmp_path / "second", quiet=True)
+    with pytest.raises(UsageError, match=r"but --start-from .* has first/step-14/"):
+        program.start(small(start="first/step-14/0123"), tmp_path / "second", start_from=tmp_path / "first", quiet=True)
+    assert not (tmp_path / "second").exists()
+    program.start(small(), tmp_path / "third", start_from=tmp_path / "first", quiet=True)
+    shutil.rmtree(tmp_path / "third" / "checkpoints")
+    with pytest.raises(CheckpointError, match="train it again with --start-from"):
+        resume(tmp_path / "third")
 
 
 def test_another_config_or_other_data_are_refused(small: Small, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ Examples:
     scornn train copying --until recall=0.99          stop as soon as it is solved
     scornn train adding --length 200 --model lstm     another model, a shorter problem
     scornn train pmnist --hidden 512 --epochs 10 --data ~/datasets
+    scornn train mnist --start-from runs/mnist-scornn-170-s5544 --epochs 2 --lr 1e-4 --recurrent-lr 1e-5
     scornn train copying --set optimizer.rest.kind=adam --set model.options.num_layers=2
     torchrun --nproc-per-node 2 -m scornn train mnist --out runs/two
 
@@ -45,6 +46,7 @@ class Flags:
     batch: Annotated[str | None, option("N", "Samples in a batch.")] = None
     lr: Annotated[str | None, option("X", "Learning rate of all but the recurrent parameters.")] = None
     recurrent_lr: Annotated[str | None, option("X", "Learning rate of A.")] = None
+    start_from: Annotated[str | None, option("RUN", "Begin with the newest weights of another run.")] = None
     seed: Annotated[str | None, option("S", "Seed of weights, data and order.")] = None
     threads: Annotated[str | None, option("N", "Threads; part of what makes a run repeatable.")] = None
     backend: Annotated[str | None, option("B", "auto, native, manual or naive; see `scornn doctor`.")] = None
@@ -103,7 +105,11 @@ def main(argv: list[str]) -> int:
     if not flags.quiet and os.environ.get("RANK", "0") == "0":
         print(origin, flush=True)
     result = start(
-        config, Path(flags.out) if flags.out else None, quiet=flags.quiet, tensorboard=wanted(flags.tensorboard)
+        config,
+        Path(flags.out) if flags.out else None,
+        start_from=Path(flags.start_from) if flags.start_from else None,
+        quiet=flags.quiet,
+        tensorboard=wanted(flags.tensorboard),
     )
     return finish(result, flags.quiet)
 

@@ -67,6 +67,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     The length is ``steps`` or ``epochs``, exactly one of them. ``eval_every`` and ``checkpoint_every``
     count steps; ``eval_every = 0`` evaluates at the end of each epoch. ``stop_when`` ends the run early at
     the first evaluation at which every named metric of the test split is at least as good as its value.
+    ``start`` names the weights of another run that this one began with; without it they are drawn from the seed.
     """
 
     format: Literal[1] = 1
@@ -74,6 +75,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: ModelConfig
     optimizer: OptimizerConfig
     seed: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)] = 5544
+    start: str | None = None
     steps: Annotated[int, Meta(ge=1, le=1 << 40)] | None = None
     epochs: Annotated[int, Meta(ge=1, le=1 << 30)] | None = None
     eval_every: Annotated[int, Meta(ge=0, le=1 << 40)] = 0

@@ -1,5 +1,6 @@
 """Start a run, resume one, evaluate one: the loop with everything that stands around it."""
 
+import hashlib
 import os
 import signal
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import msgspec
 import torch
+from torch import Tensor
 
 from scornn import tasks
 from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
@@ -44,18 +46,22 @@ def start(
     config: Config,
     out: Path | None = None,
     *,
+    start_from: Path | None = None,
     quiet: bool = False,
     tensorboard: bool | None = None,
     display: Display | None = None,
 ) -> Result:
-    """Train a config in a new run directory.
+    """Train a config in a new run directory, from its seed or from the newest weights of another run.
 
     Under torchrun a run of the same config is taken up where it stands, so that a restarted job goes on by
     itself.
     """
+    config, weights = _weights_of(start_from, config)
     world = distributed.start(config.device)
     try:
         trainer = _prepare(config, world)
+        if weights is not None:
+            state.restore_model(trainer.engine.model, weights)
         path, there = world.from_first(lambda: _as_json(place(config, out, join=world.launched)))
         return _train(trainer, Path(path), there, display or (Silent if quiet else show), tensorboard)
     finally:
@@ -77,6 +83,11 @@ def resume(
     ``steps`` or ``epochs`` give the run a new end, ``data`` another place of its files.
     """
     config = read_config(path)
+    if config.start is not None and not checkpoint.steps(path / "checkpoints"):
+        raise CheckpointError(
+            f"{path} ended before the weights of {config.start}, which it starts from, were saved in it; "
+            "train it again with --start-from"
+        )
     if steps is not None or epochs is not None:
         config = msgspec.structs.replace(config, steps=steps, epochs=epochs, stop_when={})
     if data is not None:
@@ -131,6 +142,25 @@ def load(
     return task, engine, saved
 
 
+def _weights_of(source: Path | None, config: Config) -> tuple[Config, dict[str, Tensor] | None]:
+    """The newest weights of another run, and the config that names them: run, step and the digest of the weights."""
+    if source is None:
+        if config.start is not None:
+            raise UsageError(f"start = {config.start}: expected --start-from with the run that has these weights")
+        return config, None
+    read_config(source)
+    saved = checkpoint.newest(source / "checkpoints", warn=lambda text: None)
+    if saved is None:
+        raise CheckpointError(f"{source} has no checkpoint to start from")
+    digest = hashlib.sha256()
+    for name, tensor in sorted(saved.model.items()):
+        digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
+    label = f"{source.resolve().name}/step-{saved.step}/{digest.hexdigest()[:16]}"
+    if config.start not in (None, label):
+        raise UsageError(f"start = {config.start}, but --start-from {source} has {label}")
+    return msgspec.structs.replace(config, start=label), saved.model
+
+
 def _task(config: Config) -> tasks.Task:
     torch.set_num_threads(config.threads)
     if config.device == "cuda":
@@ -153,6 +183,8 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, tensorbo
         step = trainer.world.from_first(lambda: _open(trainer, path, there, display, stack))
         if step is not None:
             trainer.resume(checkpoint.load(path / "checkpoints" / f"step-{step}"))
+        elif trainer.config.start is not None:
+            trainer.save()  # the run no longer needs the other one
         if trainer.finished:
             trainer.say("nothing is left to do; --iterations or --epochs give the run a later end")
         run = trainer.run_directory
