@@ -226,6 +226,7 @@ def _open(trainer: Trainer, path: Path, there: bool, display: Display, stack: Ex
         # Newer ones are damaged, and their steps will be made again.
         checkpoint.prune(run.checkpoints, {step for step in checkpoint.steps(run.checkpoints) if step <= saved.step})
     run.write_config(trainer.config)
-    on = f", going on from step {saved.step:,}" if saved else ""
+    begun = f", from the weights of {trainer.config.start}" if trainer.config.start else ""
+    on = f", going on from step {saved.step:,}" if saved else begun
     trainer.say(f"{trainer.engine.parameter_count():,} parameters, {trainer.total:,} steps{on}, in {path}")
     return saved.step if saved else None
