@@ -133,6 +133,12 @@ def test_the_table_of_the_readme(results: Path, tmp_path: Path) -> None:
         record.with_table("nothing", "table")
 
 
+def test_a_run_made_for_another_figure_is_not_in_the_table(tmp_path: Path, runs: SimpleNamespace) -> None:
+    runs.make(tmp_path / "made", whole("copying-1000-scornn-190"), steps=99)
+    record.record([tmp_path / "made"], tmp_path / "results", None)
+    assert "scoRNN" not in record.table(collect(tmp_path / "results"))
+
+
 def test_an_open_corpus_is_not_set_beside_the_papers(tmp_path: Path, runs: SimpleNamespace) -> None:
     config = whole("timit-scornn-224")
     config["task"] = {**config["task"], "corpus": "iban"}

@@ -43,18 +43,27 @@ def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:
     return found
 
 
+def share_made(summary: Mapping[str, Any], preset: Preset) -> float:
+    """How far a run went, as a share of the paper's length; 0 where it does not say."""
+    made, whole_length, _ = _lengths(summary, preset)
+    return made / whole_length if isinstance(made, int | float) else 0.0
+
+
 def length(summary: Mapping[str, Any], preset: Preset) -> str:
     """How far a run went against the paper's length: "4,000 of 10,000 iterations", "70 epochs"."""
-    planned = preset.config.get("steps"), preset.config.get("epochs")
-    if planned[0]:
-        made, whole_length, unit = summary.get("steps"), planned[0], "iterations"
-    else:
-        made, whole_length, unit = summary.get("epochs"), planned[1], "epochs"
+    made, whole_length, unit = _lengths(summary, preset)
     if not isinstance(made, int | float):
         return f"unknown part of {whole_length:,} {unit}"
     if made >= whole_length:
         return f"{made:,.6g} {unit}" if made == whole_length else f"{made:,.6g} {unit}, published {whole_length:,}"
     return f"{made:,.3g} of {whole_length:,} {unit}" if unit == "epochs" else f"{made:,} of {whole_length:,} {unit}"
+
+
+def _lengths(summary: Mapping[str, Any], preset: Preset) -> tuple[Any, Any, str]:
+    """How far a run went, the paper's length, and what is counted."""
+    if preset.config.get("steps"):
+        return summary.get("steps"), preset.config["steps"], "iterations"
+    return summary.get("epochs"), preset.config.get("epochs"), "epochs"
 
 
 def sizes(config: Mapping[str, Any]) -> list[str]:

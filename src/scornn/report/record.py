@@ -28,6 +28,7 @@ LARGEST = 200_000
 BEGIN, END = "<!-- results: written by `scornn reproduce record` -->", "<!-- end of results -->"
 _MAIN = ("fig-copying", "fig-adding", "table-mnist", "table-timit")
 _SHOWN = ("fig-copying", "table-mnist")
+_LEAST = 0.01
 _NO_WORD = "No results are recorded yet: `scornn reproduce` obtains them."
 
 
@@ -120,11 +121,16 @@ def with_table(text: str, made: str) -> str:
 
 
 def table(results: Results) -> str:
-    """The main table in Markdown: the rows of the paper that have a result here."""
+    """The main table in Markdown: the rows of the paper that have a result here.
+
+    A run that made less than a hundredth of the paper's steps is left to the page: it was made for another figure.
+    """
     rows = []
     for item in (ITEMS[name] for name in _MAIN):
         for n in results.numbers(item):
             if not n.values or n.published is None or n.mean is None or n.budget.startswith("smoke"):
+                continue
+            if any(match.share_made(run.summary, n.preset) < _LEAST for run in results.runs[n.preset.name]):
                 continue
             here = number(n.mean) + (f" ± {number(n.deviation)}" if n.deviation is not None else "")
             said = number(n.published.value) if n.published.value is not None else n.published.text
