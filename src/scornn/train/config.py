@@ -49,8 +49,8 @@ class OptimizerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Rules for the free numbers of A (``recurrent``) and all the ``rest``; clipping comes first.
 
     ``bias`` names the rule that the bias b inside the recurrence follows, or is a rate of its own by the rule of the
-    rest. With ``halve_every`` all rates fall, smoothly, to
-    half in that many steps; it does not look at where the run ends, so a run can still be given a new end.
+    rest. With ``halve_every`` all rates fall, smoothly, to half in that many steps; it does not look at where the run
+    ends, so a run can still be given a new end.
     """
 
     rest: StepRule
