@@ -73,4 +73,4 @@ def test_help_keeps_words_whole(
     description, _, usage = capsys.readouterr().out.partition("usage:")
     assert usage
     assert max(len(line) for line in description.splitlines() if not line.startswith(" ")) <= min(columns, 100)
-    assert "\n    scornn eval runs/mnist-scornn-170-s5544 --best\n    scornn eval" in description
+    assert "\n    scornn eval runs/mnist-scornn-170-s5544 --best --average\n    scornn eval" in description

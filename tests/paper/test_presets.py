@@ -113,9 +113,9 @@ def test_a_run_of_a_preset_is_known_by_its_settings(name: str) -> None:
     assert not match.is_reduced(table, presets()[name])
     longer = {**table, "task": {**table["task"], "length": 12345}}
     assert match.preset_of(longer) is None
-    earlier = {key: value for key, value in table["optimizer"].items() if key != "halve_every"}
+    earlier = {key: value for key, value in table["optimizer"].items() if key not in ("schedule", "average")}
     assert match.preset_of({**table, "optimizer": earlier}) is presets()[name]
-    assert match.preset_of({**table, "optimizer": {**earlier, "halve_every": 100}}) is None
+    assert match.preset_of({**table, "optimizer": {**earlier, "schedule": {"kind": "cosine"}}}) is None
 
 
 def test_a_run_named_after_a_preset_belongs_to_it_and_says_what_differs() -> None:

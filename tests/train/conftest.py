@@ -23,6 +23,7 @@ SMALL: dict[str, Any] = {
     "optimizer": {
         "rest": {"kind": "adam", "lr": 1e-2},
         "recurrent": {"kind": "rmsprop", "flavour": "tf1", "lr": 1e-3},
+        "average": {"decay": 0.9},
     },
     "steps": 14,
     "eval_every": 4,

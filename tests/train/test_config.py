@@ -38,7 +38,7 @@ Small = Callable[..., Config]
         ("optimizer.rest.lr", 0, r"optimizer\.rest\.lr = 0: expected a finite number > 0"),
         ("optimizer.rest.lr", False, r"optimizer\.rest\.lr = false: expected a finite number"),
         ("optimizer.rest.decay", 1.0, r"optimizer\.rest\.decay = 1\.0: expected a finite number >= 0 and < 1"),
-        ("optimizer.rest.kind", "adma", r'optimizer\.rest\.kind = "adma": expected one of adam, rmsprop, sgd'),
+        ("optimizer.rest.kind", "adma", r'optimizer\.rest\.kind = "adma": expected one of adam, adamw, rmsprop, sgd'),
         ("optimizer.recurrent", {}, r"optimizer\.recurrent\.kind is missing: expected one of adam"),
         ("task.name", "sorting", r'task\.name = "sorting": expected one of copying, adding'),
         ("task.length", 0, r"task\.length = 0: expected an integer from"),
@@ -135,7 +135,8 @@ def test_the_hash_is_of_the_course_not_of_its_length(small: Small) -> None:
         small(optimizer__rest__lr=0.02),
         small(task__length=11),
         small(eval_every=5),
-        small(optimizer__halve_every=100),
+        small(optimizer__schedule={"kind": "halving", "every": 100}),
+        small(optimizer__average={"decay": 0.99}),
     ]
     assert len({config_hash(config) for config in same}) == 1
     assert len({config_hash(config) for config in (same[0], *other)}) == 1 + len(other)

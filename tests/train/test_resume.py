@@ -15,7 +15,7 @@ from scornn.errors import CheckpointError, DivergedError, UsageError
 from scornn.train import checkpoint, program, state
 from scornn.train.config import Config
 from scornn.train.distributed import World
-from scornn.train.engine import Engine
+from scornn.train.engine import Engine, Weights
 from scornn.train.loop import Trainer, check_belongs
 from scornn.train.signals import StopRequest
 
@@ -76,7 +76,7 @@ def test_stopped_at_any_step_the_run_ends_in_the_same_bits(
 
 def test_at_the_end_of_an_epoch(small: Small, bits: Bits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     straight, stopped = straight_and_stopped(small, tmp_path, monkeypatch, (4, 8), steps=None, epochs=3, eval_every=0)
-    assert [line["epoch"] for line in bits(straight)["lines"] if line["split"] == "test"] == [1, 2, 3]
+    assert [line["epoch"] for line in bits(straight)["lines"] if line["split"] == "test"] == [1, 1, 2, 2, 3, 3]
     assert bits(stopped) == bits(straight)
 
 
@@ -94,13 +94,13 @@ def test_with_every_rule(
 def test_with_rates_that_fall(
     kind: str, small: Small, bits: Bits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes = {"optimizer__halve_every": 5, "optimizer__rest__kind": kind}
+    changes = {"optimizer__schedule": {"kind": "halving", "every": 5}, "optimizer__rest__kind": kind}
     straight, stopped = straight_and_stopped(small, tmp_path, monkeypatch, (6, 7), **changes)
     assert bits(stopped) == bits(straight)
 
 
 def test_rates_are_halved_in_the_steps_that_are_said(small: Small) -> None:
-    config = small(steps=11, optimizer__halve_every=5)
+    config = small(steps=11, optimizer__schedule={"kind": "halving", "every": 5})
     trainer = program._prepare(config, World())
     trainer.run()
     for name, rule in (("rest", config.optimizer.rest), ("recurrent", config.optimizer.recurrent)):
@@ -114,17 +114,19 @@ def test_a_stop_during_an_evaluation_makes_it_again(
     start(small(), tmp_path / "straight")
     evaluate, calls = Engine.evaluate, []
 
-    def evaluating(self: Engine, split: str, interrupted: Callable[[], bool] = bool) -> dict[str, float] | None:
+    def evaluating(
+        self: Engine, split: str, interrupted: Callable[[], bool] = bool, weights: Weights = "raw"
+    ) -> dict[str, float] | None:
         calls.append(split)
-        if len(calls) == 2:
+        if len(calls) == 4:  # the second evaluation, of the averaged weights
             signal.raise_signal(signal.SIGINT)
-        return evaluate(self, split, interrupted)
+        return evaluate(self, split, interrupted, weights)
 
     with monkeypatch.context() as patch:
         patch.setattr(Engine, "evaluate", evaluating)
         result = start(small(), tmp_path / "stopped")
     assert (result.exit_code, result.summary["steps"]) == (130, 8)
-    assert [line["step"] for line in bits(tmp_path / "stopped")["lines"] if line["split"] == "test"] == [4]
+    assert {line["step"] for line in bits(tmp_path / "stopped")["lines"] if line["split"] == "test"} == {4}
     resume(tmp_path / "stopped")
     assert bits(tmp_path / "stopped") == bits(tmp_path / "straight")
 
@@ -244,11 +246,12 @@ def test_optimizer_state_of_another_group_is_refused(small: Small, tmp_path: Pat
 def test_a_checkpoint_of_before_an_option_existed_belongs(small: Small, tmp_path: Path) -> None:
     start(small(), tmp_path / "run")
     saved = checkpoint.load(tmp_path / "run" / "checkpoints" / "step-14")
-    del saved.state["config"]["optimizer"]["halve_every"]
+    del saved.state["config"]["optimizer"]["schedule"]
+    saved.state["config"]["optimizer"]["halve_every"] = None
     saved.state["config_hash"] = "of the config with fewer keys"
     check_belongs(saved, small())
     with pytest.raises(CheckpointError, match="belongs to another config"):
-        check_belongs(saved, small(optimizer__halve_every=7))
+        check_belongs(saved, small(optimizer__schedule={"kind": "halving", "every": 7}))
 
 
 def test_a_run_may_start_from_the_weights_of_another(

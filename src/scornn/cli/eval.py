@@ -6,7 +6,7 @@ on the validation data (on the test data where the task has no validation data).
 wav files, and scores them (SegSNR, STOI, PESQ).
 
 Examples:
-    scornn eval runs/mnist-scornn-170-s5544 --best
+    scornn eval runs/mnist-scornn-170-s5544 --best --average
     scornn eval runs/copying-1000-scornn-190-s5544 --json
     scornn eval runs/speech-scornn-224-s5544 --audio runs/speech-scornn-224-s5544/audio
 """
@@ -26,6 +26,7 @@ class Flags:
     run: Annotated[str, tyro.conf.Positional, option("RUN", "The run directory.")]
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Print JSON.")] = False
     best: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Take the best weights.")] = False
+    average: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Take the averaged weights.")] = False
     audio: Annotated[str | None, option("DIR", "Write and score rebuilt speech here; RUN/audio shows in reports.")] = (
         None
     )
@@ -38,13 +39,21 @@ def main(argv: list[str]) -> int:
     from scornn.train.program import evaluate
 
     audio = Path(flags.audio) if flags.audio else None
-    result = evaluate(Path(flags.run), best=flags.best, data=absolute(flags.data), audio=audio, quiet=flags.json)
+    result = evaluate(
+        Path(flags.run),
+        best=flags.best,
+        weights="average" if flags.average else "raw",
+        data=absolute(flags.data),
+        audio=audio,
+        quiet=flags.json,
+    )
     print(json.dumps(result, indent=2, allow_nan=False) if flags.json else _table(result))
     return 0
 
 
 def _table(result: dict[str, Any]) -> str:
-    lines = [f"{result['run']}, step {result['step']}, {result['parameters']:,} parameters"]
+    averaged = ", averaged weights" if result["weights"] == "average" else ""
+    lines = [f"{result['run']}, step {result['step']}{averaged}, {result['parameters']:,} parameters"]
     for split, metrics in result["splits"].items():
         lines.append(f"  {split:<6} " + "  ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
     if result["orthogonality"] is not None:

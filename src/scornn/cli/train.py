@@ -21,7 +21,7 @@ import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -47,6 +47,9 @@ class Flags:
     lr: Annotated[str | None, option("X", "Learning rate of all but the recurrent parameters.")] = None
     recurrent_lr: Annotated[str | None, option("X", "Learning rate of A.")] = None
     start_from: Annotated[str | None, option("RUN", "Begin with the newest weights of another run.")] = None
+    start_weights: Annotated[
+        Literal["raw", "average"], tyro.conf.arg(help="Which of its weights: as they were stepped, or their average.")
+    ] = "raw"
     seed: Annotated[str | None, option("S", "Seed of weights, data and order.")] = None
     threads: Annotated[str | None, option("N", "Threads; part of what makes a run repeatable.")] = None
     backend: Annotated[str | None, option("B", "auto, native, manual or naive; see `scornn doctor`.")] = None
@@ -108,6 +111,7 @@ def main(argv: list[str]) -> int:
         config,
         Path(flags.out) if flags.out else None,
         start_from=Path(flags.start_from) if flags.start_from else None,
+        start_weights=flags.start_weights,
         quiet=flags.quiet,
         tensorboard=wanted(flags.tensorboard),
     )
@@ -126,6 +130,11 @@ def finish(result: "Result", quiet: bool) -> int:
             said = f"done: test {headline} {last[headline]:.4g}, best {best['value']:.4g} at step {best['step']}"
             if chosen:
                 said += f", {chosen['value']:.4g} at step {chosen['step']}, where validation was best"
+            if "average" in result.summary:
+                average = result.summary["average"]
+                said += (
+                    f"; averaged weights {average['final']['test'][headline]:.4g}, best {average['best']['value']:.4g}"
+                )
             print(said)
             print(f"see: scornn report {result.path}")
     return result.exit_code

@@ -37,6 +37,9 @@ class RecurrentLayer(nn.Module):
     learn_h0: bool = False
     """Whether the state before the first step is a parameter ``h0{suffix}``; zero otherwise."""
 
+    averages: bool = True
+    """Whether an average of its parameters over training means anything."""
+
     def __init__(
         self,
         input_size: int,

@@ -106,6 +106,7 @@ class DTriv(ExpRNN):
     """
 
     forwards: Tensor
+    averages = False  # A means something else after each move of the base
 
     def __init__(
         self,

@@ -80,5 +80,12 @@ class FullURNN(UnitaryRecurrentLayer):
     def unitary_matrix(self, suffix: str) -> Tensor:
         return as_complex(self.tensor(f"unitary_hh{suffix}"))
 
+    @torch.no_grad()
+    def retract_(self) -> None:
+        """Replace each W by the unitary matrix nearest to it: an average of unitary matrices is not one."""
+        for suffix in self.suffixes():
+            left, _, right = torch.linalg.svd(self.unitary_matrix(suffix).to(torch.complex128))
+            self.tensor(f"unitary_hh{suffix}").copy_(torch.view_as_real(left @ right))
+
     def constraints(self) -> int:
         return len(self.suffixes()) * self.hidden_size**2

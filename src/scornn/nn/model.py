@@ -32,6 +32,9 @@ class SequenceModel(nn.Module):
         layer: any layer with torch.nn.RNN's contract and ``batch_first=False``.
         output_size: p.
         read: ``all`` states, or the ``last`` state of each sequence.
+        width: None for the paper's linear head. A number makes it another network: a head of two layers with so many
+            units between them, GELU and dropout.
+        dropout: of the units between the head's two layers.
 
     The head is Glorot-uniform with a zero bias, as in the authors' program.
 
@@ -41,7 +44,15 @@ class SequenceModel(nn.Module):
         torch.Size([3, 10])
     """
 
-    def __init__(self, layer: Any, output_size: int, read: Literal["all", "last"] = "all") -> None:
+    def __init__(
+        self,
+        layer: Any,
+        output_size: int,
+        read: Literal["all", "last"] = "all",
+        *,
+        width: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
         if read not in ("all", "last"):
             raise ValueError(f'read must be "all" or "last", got {read!r}')
@@ -51,9 +62,16 @@ class SequenceModel(nn.Module):
         self._directions = 2 if layer.bidirectional else 1
         self._takes_head = isinstance(layer, RecurrentLayer) and "head" in signature(layer.forward).parameters
         size = getattr(layer, "readout_size", None) or int(layer.hidden_size) * self._directions  # torch's have none
-        self.head = nn.Linear(size, output_size, device=weight.device, dtype=weight.dtype)
-        nn.init.xavier_uniform_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        make: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype}
+        self.head: nn.Linear | nn.Sequential
+        if width is None:
+            self.head = nn.Linear(size, output_size, **make)
+        else:
+            inner, outer = nn.Linear(size, width, **make), nn.Linear(width, output_size, **make)
+            self.head = nn.Sequential(inner, nn.GELU(), nn.Dropout(dropout), outer)
+        for linear in (module for module in self.head.modules() if isinstance(module, nn.Linear)):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
 
     def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
         """``inputs (T, B, m)``, with padding after ``lengths`` steps where they are given.

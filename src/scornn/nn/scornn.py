@@ -23,6 +23,9 @@ class _ScaledCayleyWeights(nn.Module):
     rho: int
     bandwidth: int | None
 
+    input_scale: float = 0.01
+    bias_start: float = 0.0
+
     def _settings(self, nonlinearity: str, rho: int | None, bandwidth: int | None, backend: str) -> None:
         n = self.hidden_size
         if nonlinearity not in NONLINEARITIES:
@@ -60,9 +63,9 @@ class _ScaledCayleyWeights(nn.Module):
         init.cayley_rotations_(getattr(self, f"skew_hh{suffix}"), n, self.bandwidth)
         sign = getattr(self, f"sign_hh{suffix}").fill_(1)
         sign[n - self.rho :] = -1
-        nn.init.uniform_(getattr(self, f"weight_ih{suffix}"), -0.01, 0.01)
+        nn.init.uniform_(getattr(self, f"weight_ih{suffix}"), -self.input_scale, self.input_scale)
         if self.bias:
-            nn.init.zeros_(getattr(self, f"bias{suffix or '_hh'}"))
+            nn.init.constant_(getattr(self, f"bias{suffix or '_hh'}"), self.bias_start)
 
     def recurrent_matrix(self, suffix: str) -> Tensor:
         """W = (I + A)⁻¹(I − A)D from the free numbers as they are now.
@@ -163,6 +166,9 @@ class ScoRNN(_ScaledCayleyWeights, OrthogonalRecurrentLayer):
         rho: number of −1 in D, 0..n. Default n // 2. The determinant of W is (−1)^rho.
         bandwidth: ℓ of a banded A, which leaves nℓ − ℓ(ℓ+1)/2 free numbers. Default None, a full A.
         learn_h0: train the state before the first step, which starts at zero. The paper does not.
+        input_scale: U starts uniform on ± this; the paper's is 0.01.
+        bias_start: b starts at this; the paper's is 0. A threshold below zero with a larger U shortens the plateau of
+            the adding problem (``docs/learning-rates.md``).
         backend: ``auto``, ``native``, ``manual`` or ``naive``; see :func:`scornn.backends`.
 
     Inputs: input, h_0
@@ -206,13 +212,20 @@ class ScoRNN(_ScaledCayleyWeights, OrthogonalRecurrentLayer):
         rho: int | None = None,
         bandwidth: int | None = None,
         learn_h0: bool = False,
+        input_scale: float = 0.01,
+        bias_start: float = 0.0,
         backend: str = "auto",
     ) -> None:
+        if not 0 < input_scale < float("inf"):
+            raise ValueError(f"input_scale must be a positive number, got {input_scale!r}")
+        if not abs(bias_start) < float("inf"):
+            raise ValueError(f"bias_start must be a finite number, got {bias_start!r}")
         OrthogonalRecurrentLayer.__init__(
             self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         )
         self._settings(nonlinearity, rho, bandwidth, backend)
         self.activation, self.learn_h0 = nonlinearity, learn_h0
+        self.input_scale, self.bias_start = float(input_scale), float(bias_start)
         self.build(device, dtype)
 
     def reset_parameters(self) -> None:

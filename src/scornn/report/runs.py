@@ -88,12 +88,13 @@ class Run:
         present = {row.get("split") for row in self.rows} | set(self._final())
         return next((split for split in ("test", "valid") if split in present), "train")
 
-    def series(self, split: str, key: str) -> Series:
-        """Steps and finite values of one metric; of a step written twice, the later one."""
+    def series(self, split: str, key: str, weights: str = "raw") -> Series:
+        """Steps and finite values of one metric, of raw or averaged weights; of a step written twice, the later one."""
         points: dict[float, float] = {}
         for row in self.rows:
             step, value = finite(row.get("step")), finite(row.get(key))
-            if row.get("split") == split and step is not None and value is not None:
+            own = row.get("split") == split and row.get("weights", "raw") == weights
+            if own and step is not None and value is not None:
                 points[step] = value
         steps = sorted(points)
         return np.array(steps, dtype=float), np.array([points[s] for s in steps], dtype=float)

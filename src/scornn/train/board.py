@@ -18,9 +18,10 @@ class Board:
 
     def write(self, record: Mapping[str, Any]) -> None:
         """One line of the metrics."""
+        curve = "-".join(str(record[key]) for key in ("split", "weights") if key in record)
         for name, value in record.items():
             if isinstance(value, float):
-                self._writer.add_scalar(f"{name}/{record['split']}", value, record["step"])
+                self._writer.add_scalar(f"{name}/{curve}", value, record["step"])
 
     def close(self) -> None:
         """Flush and close."""

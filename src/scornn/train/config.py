@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from scornn.errors import UsageError
 from scornn.tasks import AnyTaskConfig
+from scornn.train.schedule import Schedule
 from scornn.train.tables import Table, merge
 from scornn.train.validate import convert
 
@@ -23,12 +24,23 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FRACTION = re.compile(r"(?P<times>\d*)\s*n(?:\s*/\s*(?P<by>[1-9]\d*))?")
 
 
+class ReadoutConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A readout of two layers, ``width`` units with a GELU between them, in place of the paper's linear one."""
+
+    width: Annotated[int, Meta(ge=1, le=1 << 20)]
+    dropout: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+
+
 class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which layer, its state size n, and its keyword arguments (``rho``, ``num_layers``, ``dropout``, …)."""
+    """Which layer, its state size n, and its keyword arguments (``rho``, ``num_layers``, ``dropout``, …).
+
+    The ``readout`` is linear, as in the paper, unless it is given.
+    """
 
     name: str
     hidden: Annotated[int, Meta(ge=1, le=1 << 20)]
     options: dict[str, bool | int | float | str] = {}
+    readout: ReadoutConfig | None = None
 
 
 class StepRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,25 +50,36 @@ class StepRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gradient by its root mean square first. Both are for the recurrent group of ``full-urnn`` alone.
     """
 
-    kind: Literal["rmsprop", "adam", "sgd", "stiefel", "stiefel-rms"]
+    kind: Literal["rmsprop", "adam", "adamw", "sgd", "stiefel", "stiefel-rms"]
     lr: Annotated[float, Meta(gt=0, le=10)]
     flavour: Literal["tf1", "theano", "torch"] = "tf1"
     decay: Annotated[float, Meta(ge=0, lt=1)] | None = None
     eps: Annotated[float, Meta(ge=0, le=1)] | None = None
+    weight_decay: Annotated[float, Meta(ge=0, le=1)] | None = None
+
+
+class Average(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An exponential average of the parameters, kept beside the run and evaluated beside it; the run does not see it.
+
+    After t updates the share of the old average is ``decay``, or (1 + t) / (``warmup`` + t) while that is smaller.
+    """
+
+    decay: Annotated[float, Meta(ge=0, lt=1)] = 0.999
+    warmup: Annotated[int, Meta(ge=1, le=1 << 40)] = 10
 
 
 class OptimizerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules for the free numbers of A (``recurrent``) and all the ``rest``; clipping comes first.
 
     ``bias`` names the rule that the bias b inside the recurrence follows, or is a rate of its own by the rule of the
-    rest. With ``halve_every`` all rates fall, smoothly, to half in that many steps; it does not look at where the run
-    ends, so a run can still be given a new end.
+    rest. The ``schedule`` multiplies all rates; the ``average`` of the parameters changes nothing of the run.
     """
 
     rest: StepRule
     recurrent: StepRule
     bias: Literal["recurrent", "rest"] | Annotated[float, Meta(gt=0, le=10)] = "rest"
-    halve_every: Annotated[int, Meta(ge=1, le=1 << 40)] | None = None
+    schedule: Schedule | None = None
+    average: Average | None = None
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     clip_value: Annotated[float, Meta(gt=0, le=1e9)] | None = None
 
@@ -95,7 +118,7 @@ _NOT_HASHED = ("steps", "epochs", "stop_when", "name", "data")
 
 def build(table: Table) -> Config:
     """Validate nested tables and make them a :class:`Config`, or raise :class:`UsageError` naming the key."""
-    config = convert(_replace_fractions(table), Config)
+    config = convert(_replace_fractions(_of_today(table)), Config)
     _check_together(config)
     return config
 
@@ -127,6 +150,17 @@ def _only_set(table: Table) -> Table:
     }
 
 
+def _of_today(table: Table) -> Table:
+    """The table with the keys of today: ``optimizer.halve_every`` of version 0.1 is a schedule now."""
+    optimizer = table.get("optimizer")
+    if not isinstance(optimizer, Mapping) or "halve_every" not in optimizer:
+        return table
+    rest = {key: value for key, value in optimizer.items() if key != "halve_every"}
+    if optimizer["halve_every"] is not None:
+        rest["schedule"] = {"kind": "halving", "every": optimizer["halve_every"]}
+    return {**table, "optimizer": rest}
+
+
 def _replace_fractions(table: Table) -> Table:
     model = table.get("model")
     options = model.get("options") if isinstance(model, Mapping) else None
@@ -153,6 +187,8 @@ def _check_together(config: Config) -> None:
             f"model.options.rho = {rho!r}: expected an integer from 0 to {n} (model.hidden), "
             'or a fraction of it such as "n/2"'
         )
+    if config.optimizer.schedule is not None:
+        config.optimizer.schedule.check("optimizer.schedule")
     for key, value in config.model.options.items():
         if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
             raise UsageError(f"model.options.{key} = {value!r}: expected a keyword argument's name")

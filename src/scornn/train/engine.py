@@ -4,7 +4,8 @@ import inspect
 import math
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from copy import deepcopy
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel
 
 from scornn.errors import DivergedError, UsageError
 from scornn.nn import SequenceModel
@@ -19,12 +21,15 @@ from scornn.nn.registry import MODELS, build, parameter_count
 from scornn.ops import BACKENDS
 from scornn.optim import RMSprop, StiefelStep, parameter_groups
 from scornn.tasks import Task
-from scornn.train.config import Config, StepRule
+from scornn.train.config import Average, Config, StepRule
 from scornn.train.distributed import World
 from scornn.train.memory import keep_freed_memory
 
 Clock = Callable[[str], None]
 """Called with the name of each part of a step when that part ends."""
+
+Weights = Literal["raw", "average"]
+"""Those that are stepped, or their exponential average."""
 
 
 class Outcome(NamedTuple):
@@ -46,7 +51,8 @@ def build_model(config: Config, task: Task) -> SequenceModel:
         layer = build(model.name, task.input_size, model.hidden, **options)
     except (ValueError, TypeError) as error:
         raise UsageError(f"model.name = {model.name}, model.options = {model.options}: {error}") from None
-    return SequenceModel(layer, task.output_size, read=task.read)
+    readout: dict[str, Any] = {} if model.readout is None else msgspec.structs.asdict(model.readout)
+    return SequenceModel(layer, task.output_size, read=task.read, **readout)
 
 
 def seed_everything(seed: int) -> None:
@@ -86,6 +92,10 @@ class Engine:
         self._rates = {name: rule.lr for name, rule in rules.items()}
         self.optimizers = {group["name"]: make_optimizer(group, rules[group["name"]]) for group in groups}
         self.parameters = [p for group in groups for p in group["params"]]
+        self._steps_per_epoch = task.num_batches("train")
+        self._total = config.steps or (config.epochs or 0) * self._steps_per_epoch
+        rule = config.optimizer.average
+        self.average = averaged(self.model, rule) if rule and getattr(self.model.layer, "averages", True) else None
 
     def step(self, epoch: int, number: int, stop: bool = False, clock: Clock | None = None) -> Outcome:
         """Batch ``number`` of ``epoch``, forward, backward, update.
@@ -112,7 +122,7 @@ class Engine:
         (loss if penalty is None else loss + penalty).backward()
         if clock:
             clock("backward")
-        self._set_rates(epoch * self.task.num_batches("train") + number)
+        self._set_rates(epoch * self._steps_per_epoch + number)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
         value, gradient_norm = torch.stack([loss.detach(), norm]).tolist()
@@ -123,25 +133,41 @@ class Engine:
         self._clip(gradients, gradient_norm)
         for optimizer in self.optimizers.values():
             optimizer.step()
+        if self.average is not None:
+            self.average.update_parameters(self.model)
         if clock:
             clock("optimizer")
         return Outcome(value, gradient_norm, stopping > 0)
 
-    def evaluate(self, split: str, interrupted: Callable[[], bool] = lambda: False) -> dict[str, float] | None:
+    def network(self, weights: Weights = "raw") -> SequenceModel:
+        """The network with the weights that are stepped, or with their average, put back on its manifold if need be."""
+        if weights == "raw":
+            return self.model
+        assert self.average is not None
+        network = self.average.module
+        assert isinstance(network, SequenceModel)
+        if hasattr(network.layer, "retract_"):
+            network = deepcopy(network)
+            network.layer.retract_()
+        return network
+
+    def evaluate(
+        self, split: str, interrupted: Callable[[], bool] = lambda: False, weights: Weights = "raw"
+    ) -> dict[str, float] | None:
         """Every metric of a split, each sample counted once; None if interrupted before the end."""
         sums: dict[str, list[float]] = {}
-        self.model.eval()
+        network = self.network(weights).eval()
         try:
             with torch.no_grad():
                 for number in range(self.world.rank, self.task.num_batches(split), self.world.size):
                     if self.world.size == 1 and interrupted():
                         return None
                     batch = self.task.batch(split, 0, number).to(self.world.device)
-                    outputs = self.model(batch.inputs, batch.lengths)
+                    outputs = network(batch.inputs, batch.lengths)
                     for name, (total, count) in self.task.measure(outputs, batch).items():
                         sums[name] = [a + b for a, b in zip(sums.get(name, [0, 0]), (total, count), strict=True)]
         finally:
-            self.model.train()
+            network.train()
         if self.world.size > 1:
             # A process without batches of this split does not know the metrics' names: rank 0 always has one.
             names = self.world.from_first(lambda: sorted(sums))
@@ -149,9 +175,9 @@ class Engine:
             sums = {name: flat[2 * i : 2 * i + 2] for i, name in enumerate(names)}
         return {name: total / count for name, (total, count) in sums.items()}
 
-    def orthogonality(self) -> float | None:
+    def orthogonality(self, weights: Weights = "raw") -> float | None:
         """‖WᵀW − I‖_F where the layer constrains W."""
-        measure = getattr(self.model.layer, "orthogonality_error", None)
+        measure = getattr(self.network(weights).layer, "orthogonality_error", None)
         error: float | None = measure() if measure else None
         return error
 
@@ -160,9 +186,9 @@ class Engine:
         return parameter_count(self.model)
 
     def _set_rates(self, step: int) -> None:
-        if self.optimizer_config.halve_every is None:
+        if self.optimizer_config.schedule is None:
             return
-        factor = 0.5 ** (step / self.optimizer_config.halve_every)
+        factor = self.optimizer_config.schedule.factor(step, self._total)
         for name, optimizer in self.optimizers.items():
             for group in optimizer.param_groups:
                 group["lr"] = self._rates[name] * factor
@@ -189,14 +215,26 @@ def all_finite(tensors: list[Tensor]) -> bool:
     return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
 
+def averaged(model: SequenceModel, rule: Average) -> AveragedModel:
+    """A copy of the network whose parameters become the exponential average of those of the network."""
+
+    def blend(averages: Any, parameters: Any, count: Any) -> None:
+        t = float(count)
+        torch._foreach_lerp_(averages, parameters, 1 - min(rule.decay, (1 + t) / (rule.warmup + t)))
+
+    return AveragedModel(model, multi_avg_fn=blend)
+
+
 def make_optimizer(group: dict[str, Any], rule: StepRule) -> Optimizer:
     """The optimizer of one group of parameters."""
     params = group["params"]
     if rule.kind == "rmsprop":
         return RMSprop(params, lr=rule.lr, flavour=rule.flavour, decay=rule.decay, eps=rule.eps)
-    if rule.kind == "adam":
+    if rule.kind in ("adam", "adamw"):
         decay, eps = 0.999 if rule.decay is None else rule.decay, 1e-8 if rule.eps is None else rule.eps
-        return torch.optim.Adam(params, lr=rule.lr, betas=(0.9, decay), eps=eps, fused=True)
+        kind = torch.optim.Adam if rule.kind == "adam" else torch.optim.AdamW
+        shrink = rule.weight_decay or 0.0
+        return kind(params, lr=rule.lr, betas=(0.9, decay), eps=eps, weight_decay=shrink, fused=True)
     if rule.kind.startswith("stiefel"):
         decay, eps = 0.9 if rule.decay is None else rule.decay, 1e-8 if rule.eps is None else rule.eps
         try:

@@ -8,7 +8,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from scornn import ops
@@ -17,7 +17,7 @@ from scornn.tasks import Task
 from scornn.train import checkpoint, provenance, state
 from scornn.train.config import Config, build, config_hash, to_table
 from scornn.train.distributed import World
-from scornn.train.engine import Clock, Engine
+from scornn.train.engine import Clock, Engine, Weights
 from scornn.train.progress import Figures, Silent
 from scornn.train.run import Run, label, task_name
 from scornn.train.signals import StopRequest
@@ -41,6 +41,16 @@ def check_belongs(saved: checkpoint.Checkpoint, config: Config) -> None:
 
 
 @dataclass
+class Standing:
+    """The last and the best evaluations of one kind of weights, and the step whose checkpoint is kept as the best."""
+
+    final: dict[str, Metrics] = field(default_factory=dict)
+    best: dict[str, Any] | None = None
+    best_by_valid: dict[str, Any] | None = None
+    kept_best: int | None = None
+
+
+@dataclass
 class Ledger:
     """Where a run stands."""
 
@@ -54,9 +64,27 @@ class Ledger:
     seconds: float = 0.0
     """In training steps; ``elapsed`` counts evaluations and checkpoints too."""
     elapsed: float = 0.0
-    final: dict[str, Metrics] = field(default_factory=dict)
-    best: dict[str, Any] | None = None
-    best_by_valid: dict[str, Any] | None = None
+    raw: Standing = field(default_factory=Standing)
+    average: Standing = field(default_factory=Standing)
+
+    def of(self, weights: Weights) -> Standing:
+        """The standing of the weights that are stepped, or of their average."""
+        return self.raw if weights == "raw" else self.average
+
+    def to_table(self) -> dict[str, Any]:
+        """What a checkpoint holds: the standing of the raw weights lies flat in it, as in version 0.1."""
+        table = asdict(self)
+        raw = table.pop("raw")
+        del raw["kept_best"]
+        return {**table, **raw}
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], kept_best: int | None) -> "Ledger":
+        """The ledger of a checkpoint, one of version 0.1 too."""
+        own = {f.name for f in fields(cls)} - {"raw", "average"}
+        raw = Standing(table["final"], table["best"], table["best_by_valid"], kept_best)
+        average = Standing(**table.get("average", {}))
+        return cls(**{key: value for key, value in table.items() if key in own}, raw=raw, average=average)
 
 
 class Trainer:
@@ -73,7 +101,6 @@ class Trainer:
         self.display = Silent(Figures(self.total, task.baseline, task.headline))
         self._board: Callable[[Mapping[str, Any]], None] | None = None
         self._data = task.fingerprint()
-        self._kept_best: int | None = None
         self._check_stop_when()
 
     def attach(self, run: Run, display: Callable[[Figures], Silent] = Silent) -> None:
@@ -90,9 +117,9 @@ class Trainer:
         check_belongs(saved, self.config)
         if saved.state["data"] != self._data:
             raise CheckpointError(f"{saved.path} was trained on other data: {saved.state['data']}, found {self._data}")
-        self.ledger = Ledger(**saved.state["ledger"])
+        self.ledger = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"])
         self.ledger.reached &= bool(self.config.stop_when)
-        self._kept_best = saved.state["kept_best"]
+        self._say_of_a_new_end(build(saved.state["config"]))
         for key, here in self._numerics().items():
             there = saved.state["numerics"].get(key)
             if there != here:
@@ -100,6 +127,20 @@ class Trainer:
         if self.run_directory:
             self.run_directory.truncate_metrics(saved.state["metrics_bytes"])
         state.restore(self.engine, saved.model, saved.training, saved.state)
+
+    def _say_of_a_new_end(self, before: Config) -> None:
+        schedule = self.config.optimizer.schedule
+        ends = [c.steps or (c.epochs or 0) * self.steps_per_epoch for c in (before, self.config)]
+        if schedule is not None and schedule.looks_at_the_end and ends[0] != ends[1]:
+            self.say(
+                f"the rates fall to zero at the end of the run ({schedule.kind}), which moves from step {ends[0]:,} "
+                f"to {ends[1]:,}: from step {self.ledger.step:,} on they are those of a run of that length"
+            )
+
+    @property
+    def weights(self) -> tuple[Weights, ...]:
+        """The kinds of weights that are evaluated."""
+        return ("raw",) if self.engine.average is None else ("raw", "average")
 
     @property
     def finished(self) -> bool:
@@ -161,51 +202,75 @@ class Trainer:
         return outcome.stop
 
     def _evaluate(self, stop: StopRequest) -> bool:
-        """Measure every split; True where the run became better than ever on the one that selects."""
-        results: dict[str, Metrics] = {}
-        for split in self.splits:
-            metrics = self.engine.evaluate(split, lambda: bool(stop))
-            if metrics is None:
+        """Measure every split, with each kind of weights; True where one of them became better than ever.
+
+        Nothing is noted before all of it is there: an evaluation that is interrupted is made again.
+        """
+        found: dict[Weights, dict[str, Metrics]] = {}
+        for weights in self.weights:
+            results = self._measure(stop, weights)
+            if results is None:
                 return False
-            if not all(math.isfinite(value) for value in metrics.values()):
-                raise DivergedError(f"not finite at step {self.ledger.step}, evaluating {split}: {metrics}")
-            results[split] = metrics
-        orthogonality = self.engine.orthogonality()
-        for split, metrics in results.items():
-            self._record(split, metrics, orthogonality)
+            found[weights] = results
+        improved = False
+        for weights, results in found.items():
+            orthogonality = self.engine.orthogonality(weights)
+            for split, metrics in results.items():
+                self._record(split, metrics, orthogonality, weights)
+            if orthogonality is not None and not orthogonality < _NOT_ORTHOGONAL:
+                which = "" if weights == "raw" else " of the averaged weights"
+                self.say(
+                    f"step {self.ledger.step}: W{which} is no longer orthogonal, ‖WᵀW − I‖_F = {orthogonality:.3g}"
+                )
+            self.ledger.of(weights).final = results
+            improved |= self._note_best(results, self.ledger.of(weights))
         if self.run_directory:
             self.run_directory.flush_metrics()
-        if orthogonality is not None and not orthogonality < _NOT_ORTHOGONAL:
-            self.say(f"step {self.ledger.step}: W is no longer orthogonal, ‖WᵀW − I‖_F = {orthogonality:.3g}")
         self.ledger.evaluate = False
-        self.ledger.final = results
-        improved = self._note_best(results)
         self.ledger.reached = bool(self.config.stop_when) and all(
             self._reached(name, value) for name, value in self.config.stop_when.items()
         )
-        self.display.evaluated(results, orthogonality)
+        self.display.evaluated(found["raw"], self.engine.orthogonality(), found.get("average"))
         return improved
 
-    def _note_best(self, results: dict[str, Metrics]) -> bool:
+    def _measure(self, stop: StopRequest, weights: Weights) -> dict[str, Metrics] | None:
+        """Every metric of every split; None if interrupted."""
+        results: dict[str, Metrics] = {}
+        for split in self.splits:
+            metrics = self.engine.evaluate(split, lambda: bool(stop), weights)
+            if metrics is None:
+                return None
+            if not all(math.isfinite(value) for value in metrics.values()):
+                which = "" if weights == "raw" else " with the averaged weights"
+                raise DivergedError(f"not finite at step {self.ledger.step}, evaluating {split}{which}: {metrics}")
+            results[split] = metrics
+        return results
+
+    def _note_best(self, results: dict[str, Metrics], standing: Standing) -> bool:
         """The paper's figure is the best test evaluation; the honest one is chosen on data set aside."""
-        name, ledger = self.task.headline, self.ledger
-        at: dict[str, Any] = {"step": ledger.step, "epoch": self._epoch(), "split": "test"}
+        name = self.task.headline
+        at: dict[str, Any] = {"step": self.ledger.step, "epoch": self._epoch(), "split": "test"}
         at["value"] = results["test"][name]
-        new_best = ledger.best is None or self._better(at["value"], ledger.best["value"])
+        new_best = standing.best is None or self._better(at["value"], standing.best["value"])
         if new_best:
-            ledger.best = at
-        if "valid" not in results:
-            self._kept_best = ledger.step if new_best else self._kept_best
-            return new_best
-        valid = results["valid"][name]
-        chosen = ledger.best_by_valid is None or self._better(valid, ledger.best_by_valid["valid"])
+            standing.best = at
+        chosen = new_best
+        if "valid" in results:
+            valid = results["valid"][name]
+            chosen = standing.best_by_valid is None or self._better(valid, standing.best_by_valid["valid"])
+            if chosen:
+                standing.best_by_valid = {**at, "valid": valid}
         if chosen:
-            ledger.best_by_valid = {**at, "valid": valid}
-            self._kept_best = ledger.step
+            standing.kept_best = self.ledger.step
         return chosen
 
-    def _record(self, split: str, metrics: Metrics, orthogonality: float | None) -> None:
-        record: dict[str, Any] = {"step": self.ledger.step, "epoch": self._epoch(), "split": split, **metrics}
+    def _record(
+        self, split: str, metrics: Metrics, orthogonality: float | None, weights: Weights | None = None
+    ) -> None:
+        record: dict[str, Any] = {"step": self.ledger.step, "epoch": self._epoch(), "split": split}
+        if weights == "average":
+            record["weights"] = weights
+        record |= metrics
         if orthogonality is not None:
             record["orthogonality"] = orthogonality
         record["seconds"] = round(self.ledger.seconds, 6)
@@ -226,13 +291,14 @@ class Trainer:
             "config_hash": config_hash(self.config),
             "numerics": self._numerics(),
             "data": self._data,
-            "ledger": asdict(self.ledger),
-            "kept_best": self._kept_best,
+            "ledger": self.ledger.to_table(),
+            "kept_best": self.ledger.raw.kept_best,
             "metrics_bytes": run.sync_metrics(),
         }
         checkpoint.save(run.checkpoints, self.ledger.step, model, training, values)
-        keep = {*checkpoint.steps(run.checkpoints)[-2:], self.ledger.step}
-        checkpoint.prune(run.checkpoints, keep | ({self._kept_best} if self._kept_best is not None else set()))
+        kept = (self.ledger.of(weights).kept_best for weights in self.weights)
+        best = {step for step in kept if step is not None}
+        checkpoint.prune(run.checkpoints, {*checkpoint.steps(run.checkpoints)[-2:], self.ledger.step, *best})
         run.write_summary(self.summary())
 
     def summary(self) -> dict[str, Any]:
@@ -249,10 +315,8 @@ class Trainer:
             "baseline": self.task.baseline,
             "headline": self.task.headline,
             "goal": self.task.goal,
-            "final": ledger.final,
-            "best": ledger.best,
-            "best_by_valid": ledger.best_by_valid,
-            "orthogonality": self.engine.orthogonality(),
+            **self._figures("raw"),
+            **({"average": self._figures("average")} if "average" in self.weights else {}),
             "seconds": ledger.seconds,
             "seconds_per_step": ledger.seconds / max(1, ledger.step),
             "seconds_with_evaluation": ledger.elapsed,
@@ -260,6 +324,15 @@ class Trainer:
             "versions": provenance.versions(),
             "machine": provenance.machine(),
             "numerics": self._numerics(),
+        }
+
+    def _figures(self, weights: Weights) -> dict[str, Any]:
+        standing = self.ledger.of(weights)
+        return {
+            "final": standing.final,
+            "best": standing.best,
+            "best_by_valid": standing.best_by_valid,
+            "orthogonality": self.engine.orthogonality(weights),
         }
 
     def _epoch(self) -> int:
@@ -271,7 +344,7 @@ class Trainer:
 
     def _reached(self, name: str, value: float) -> bool:
         """Losses and a headline to be minimised count downwards, every other metric upwards."""
-        found = self.ledger.final["test"][name]
+        found = self.ledger.raw.final["test"][name]
         downwards = name == "loss" or (name == self.task.headline and self.task.goal == "min")
         return found <= value if downwards else found >= value
 

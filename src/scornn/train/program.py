@@ -19,8 +19,8 @@ from scornn.train import checkpoint, distributed, provenance, state
 from scornn.train.board import open_board
 from scornn.train.config import Config
 from scornn.train.distributed import World
-from scornn.train.engine import Engine
-from scornn.train.loop import Trainer, check_belongs
+from scornn.train.engine import Engine, Weights
+from scornn.train.loop import Ledger, Trainer, check_belongs
 from scornn.train.progress import Figures, Silent, show
 from scornn.train.run import Run, place, read_config
 
@@ -47,6 +47,7 @@ def start(
     out: Path | None = None,
     *,
     start_from: Path | None = None,
+    start_weights: Weights = "raw",
     quiet: bool = False,
     tensorboard: bool | None = None,
     display: Display | None = None,
@@ -56,7 +57,7 @@ def start(
     Under torchrun a run of the same config is taken up where it stands, so that a restarted job goes on by
     itself.
     """
-    config, weights = _weights_of(start_from, config)
+    config, weights = _weights_of(start_from, config, start_weights)
     world = distributed.start(config.device)
     try:
         trainer = _prepare(config, world)
@@ -100,18 +101,25 @@ def resume(
 
 
 def evaluate(
-    path: Path, *, best: bool = False, data: Path | None = None, audio: Path | None = None, quiet: bool = True
+    path: Path,
+    *,
+    best: bool = False,
+    weights: Weights = "raw",
+    data: Path | None = None,
+    audio: Path | None = None,
+    quiet: bool = True,
 ) -> dict[str, Any]:
-    """Every metric of every split but the training one, with the newest or the best weights of a run.
+    """Every metric of every split but the training one, with the newest or the best weights of a run, raw or averaged.
 
     ``audio`` is a folder for rebuilt speech; its scores are then part of the result.
     """
-    task, engine, saved = load(path, best=best, data=data)
+    task, engine, saved = load(path, best=best, weights=weights, data=data)
     if audio is not None and not isinstance(task, tasks.Speech):
         raise UsageError(f"--audio rebuilds speech, but {path} is a run of {task.name}")
     result: dict[str, Any] = {
         "run": str(path),
         "step": saved.step,
+        "weights": weights,
         "parameters": engine.parameter_count(),
         "orthogonality": engine.orthogonality(),
         "splits": {split: engine.evaluate(split) for split in task.splits if split != "train"},
@@ -124,25 +132,38 @@ def evaluate(
 
 
 def load(
-    path: Path, *, best: bool = False, data: Path | None = None
+    path: Path, *, best: bool = False, weights: Weights = "raw", data: Path | None = None
 ) -> tuple[tasks.Task, Engine, checkpoint.Checkpoint]:
-    """A run's task and its network with the newest (or best) weights. Nothing is written or locked."""
+    """A run's task and its network with the newest (or best) weights, raw or averaged. Nothing is written or locked."""
     config = read_config(path)
     saved = checkpoint.newest(path / "checkpoints", warn=lambda text: None)
     if saved is None:
         raise CheckpointError(f"{path} has no checkpoint yet; train it with `scornn resume {path}`")
-    if best and saved.state["kept_best"] not in (None, saved.step):
-        saved = checkpoint.load(path / "checkpoints" / f"step-{saved.state['kept_best']}")
+    if best:
+        kept = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"]).of(weights).kept_best
+        if kept not in (None, saved.step):
+            saved = checkpoint.load(path / "checkpoints" / f"step-{kept}")
     check_belongs(saved, config)
     if data is not None:
         config = msgspec.structs.replace(config, data=str(data))
     task = _task(config)
     engine = Engine(config, task, World(device=config.device))
-    state.restore_model(engine.model, saved.model)
+    state.restore_model(engine.model, _chosen(saved, weights))
+    if weights == "average" and hasattr(engine.model.layer, "retract_"):
+        engine.model.layer.retract_()
     return task, engine, saved
 
 
-def _weights_of(source: Path | None, config: Config) -> tuple[Config, dict[str, Tensor] | None]:
+def _chosen(saved: checkpoint.Checkpoint, weights: Weights) -> dict[str, Tensor]:
+    if weights == "raw":
+        return saved.model
+    averaged = state.average_of(saved.training)
+    if not averaged:
+        raise CheckpointError(f"{saved.path} has no averaged weights: its run was made without optimizer.average")
+    return averaged
+
+
+def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[Config, dict[str, Tensor] | None]:
     """The newest weights of another run, and the config that names them: run, step and the digest of the weights."""
     if source is None:
         if config.start is not None:
@@ -152,13 +173,14 @@ def _weights_of(source: Path | None, config: Config) -> tuple[Config, dict[str, 
     saved = checkpoint.newest(source / "checkpoints", warn=lambda text: None)
     if saved is None:
         raise CheckpointError(f"{source} has no checkpoint to start from")
-    digest = hashlib.sha256()
-    for name, tensor in sorted(saved.model.items()):
+    digest, chosen = hashlib.sha256(), _chosen(saved, weights)
+    for name, tensor in sorted(chosen.items()):
         digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    label = f"{source.resolve().name}/step-{saved.step}/{digest.hexdigest()[:16]}"
+    averaged = "-averaged" if weights == "average" else ""
+    label = f"{source.resolve().name}/step-{saved.step}{averaged}/{digest.hexdigest()[:16]}"
     if config.start not in (None, label):
         raise UsageError(f"start = {config.start}, but --start-from {source} has {label}")
-    return msgspec.structs.replace(config, start=label), saved.model
+    return msgspec.structs.replace(config, start=label), chosen
 
 
 def _task(config: Config) -> tasks.Task:

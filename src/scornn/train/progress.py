@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
+Metrics = Mapping[str, Mapping[str, float]]
+"""Every metric of every split."""
+
 _PLAIN_SECONDS = 10.0
 _LIVE_SECONDS = 0.1
 
@@ -24,6 +27,7 @@ class Figures:
     step: int = 0
     loss: float | None = None
     evaluation: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    average: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     orthogonality: float | None = None
     _started: float = field(default_factory=time.perf_counter)
     _first_step: int | None = None
@@ -47,7 +51,9 @@ class Figures:
             parts.append(f"loss {self.loss:.4g}{against}")
         for split in ("valid", "test"):
             if self.headline in self.evaluation.get(split, {}):
-                parts.append(f"{split} {self.headline} {self.evaluation[split][self.headline]:.4g}")
+                text = f"{split} {self.headline} {self.evaluation[split][self.headline]:.4g}"
+                averaged = self.average.get(split, {}).get(self.headline)
+                parts.append(text if averaged is None else f"{text} (averaged {averaged:.4g})")
         rate = self.rate()
         if rate:
             parts.append(f"{rate:.3g} steps/s")
@@ -71,9 +77,10 @@ class Silent:
         """A step was made."""
         self.figures.step, self.figures.loss = step, loss
 
-    def evaluated(self, metrics: Mapping[str, Mapping[str, float]], orthogonality: float | None) -> None:
-        """An evaluation was made."""
+    def evaluated(self, metrics: Metrics, orthogonality: float | None, average: Metrics | None = None) -> None:
+        """An evaluation was made, of the averaged weights too where there are any."""
         self.figures.evaluation, self.figures.orthogonality = metrics, orthogonality
+        self.figures.average = average or {}
 
     def say(self, text: str) -> None:
         """A line for people."""
@@ -95,8 +102,8 @@ class Plain(Silent):
         if now - self._last > _PLAIN_SECONDS:
             self._line()
 
-    def evaluated(self, metrics: Mapping[str, Mapping[str, float]], orthogonality: float | None) -> None:
-        super().evaluated(metrics, orthogonality)
+    def evaluated(self, metrics: Metrics, orthogonality: float | None, average: Metrics | None = None) -> None:
+        super().evaluated(metrics, orthogonality, average)
         self._line()
 
     def _line(self) -> None:

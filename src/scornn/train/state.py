@@ -15,7 +15,7 @@ from torch import Tensor
 from scornn.errors import CheckpointError
 from scornn.train.engine import Engine
 
-_OPTIMIZER, _RANDOM = "optimizer/", "random/"
+_OPTIMIZER, _RANDOM, _AVERAGE = "optimizer/", "random/", "average/"
 
 
 def capture(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
@@ -33,6 +33,9 @@ def capture(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[
                     training[_OPTIMIZER + full] = value
                 else:
                     plain["optimizer"][full] = value
+    if engine.average is not None:
+        training |= {_AVERAGE + name: value for name, value in engine.average.module.state_dict().items()}
+        plain["averaged"] = int(engine.average.n_averaged)
     return engine.model.state_dict(), training, plain
 
 
@@ -55,7 +58,15 @@ def restore(
         if isinstance(value, Tensor) and value.dim():
             value = value.to(parameter.device)
         engine.optimizers[group].state[parameter][key] = value
+    if engine.average is not None:
+        restore_model(engine.average.module, average_of(training))
+        engine.average.n_averaged.fill_(plain["averaged"])
     restore_generators(training, plain)
+
+
+def average_of(training: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The averaged weights among the training tensors of a checkpoint; empty where none were kept."""
+    return {key.removeprefix(_AVERAGE): value for key, value in training.items() if key.startswith(_AVERAGE)}
 
 
 def restore_model(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:
