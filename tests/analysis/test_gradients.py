@@ -12,7 +12,7 @@ from torch import Tensor
 from scornn import analysis
 from scornn.analysis import gradients
 from scornn.nn import ScoRNN, SequenceModel, build
-from scornn.nn.registry import MODELS
+from scornn.nn.catalogue import MODELS
 from scornn.tasks import AddingConfig, Batch
 from scornn.train import config as configs
 from scornn.train import program

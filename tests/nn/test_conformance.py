@@ -34,7 +34,7 @@ class Case:
 
     def layer(self, input_size: int = M, hidden_size: int = N, *, dtype: Any = torch.float64, **more: Any) -> Any:
         torch.manual_seed(1)
-        layer = MODELS[self.model](input_size, hidden_size, dtype=dtype, **{**self.options, **more})
+        layer = MODELS[self.model].layer(input_size, hidden_size, dtype=dtype, **{**self.options, **more})
         with torch.no_grad():  # away from zeros and other special points
             for name, parameter in layer.named_parameters():
                 if name.startswith(("weight_ih", "bias")) and parameter.requires_grad:
@@ -66,9 +66,9 @@ CASES = [Case(model, sizes=SIZES.get(model, Case.sizes)) for model in MODELS] + 
 
 
 def backends(case: Case) -> list[str | None]:
-    if "backend" not in inspect.signature(MODELS[case.model].__init__).parameters:
+    if "backend" not in inspect.signature(MODELS[case.model].layer.__init__).parameters:
         return [None]
-    has = getattr(MODELS[case.model], "BACKENDS", scornn.backends())
+    has = getattr(MODELS[case.model].layer, "BACKENDS", scornn.backends())
     return [name for name, state in scornn.backends().items() if state == "available" and name in has]
 
 
@@ -76,7 +76,7 @@ def on(backend: str | None) -> dict[str, str]:
     return {} if backend is None else {"backend": backend}
 
 
-OURS = [case for case in CASES if issubclass(MODELS[case.model], RecurrentLayer)]
+OURS = [case for case in CASES if issubclass(MODELS[case.model].layer, RecurrentLayer)]
 cases = pytest.mark.parametrize("case", CASES, ids=str)
 our_cases = pytest.mark.parametrize("case", OURS, ids=str)  # torch's LSTM and GRU neither compile nor autocast on a CPU
 case_and_backend = pytest.mark.parametrize(("case", "backend"), [(c, b) for c in CASES for b in backends(c)], ids=str)
@@ -354,7 +354,7 @@ def test_copies(case: Case) -> None:
 def test_state_dict_round_trip(case: Case) -> None:
     layer = case.layer(num_layers=2, bidirectional=True)
     torch.manual_seed(99)
-    twin = MODELS[case.model](M, N, num_layers=2, bidirectional=True, dtype=torch.float64, **case.options)
+    twin = MODELS[case.model].layer(M, N, num_layers=2, bidirectional=True, dtype=torch.float64, **case.options)
     assert not torch.equal(layer(inputs(T, B, M))[0], twin(inputs(T, B, M))[0])
     twin.load_state_dict(layer.state_dict())
     twins_agree(layer, twin)
@@ -363,7 +363,7 @@ def test_state_dict_round_trip(case: Case) -> None:
 @cases
 def test_meta_device(case: Case) -> None:
     layer = case.layer()
-    meta = MODELS[case.model](M, N, device="meta", dtype=torch.float64, **case.options)
+    meta = MODELS[case.model].layer(M, N, device="meta", dtype=torch.float64, **case.options)
     assert all(p.is_meta for p in meta.parameters())
     meta.to_empty(device="cpu")
     meta.load_state_dict(layer.state_dict())
@@ -480,7 +480,7 @@ def test_refuses_what_torch_rnn_refuses(case: Case, kind: str) -> None:
 )
 def test_constructor_refuses(case: Case, change: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
-        MODELS[case.model](**({"input_size": M, "hidden_size": N} | case.options | change))
+        MODELS[case.model].layer(**({"input_size": M, "hidden_size": N} | case.options | change))
 
 
 @cases

@@ -347,7 +347,7 @@ def test_learned_initial_state_is_used_and_trained(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_unknown_choices_are_refused(name: str) -> None:
-    if issubclass(MODELS[name], DenseRecurrentLayer):
+    if issubclass(MODELS[name].layer, DenseRecurrentLayer):
         with pytest.raises(ValueError, match="sigmoid"):
             build(name, 2, 4, nonlinearity="sigmoid")
 

@@ -10,7 +10,7 @@ import torch.nn.utils.prune
 from torch import Tensor
 
 from scornn.nn import SequenceModel
-from scornn.nn.registry import MODELS, build
+from scornn.nn.catalogue import MODELS, build
 from scornn.ops import activations, backends, naive, native, readout, recurrence
 
 F64 = torch.float64
@@ -209,7 +209,7 @@ def test_hooks_of_the_head_are_called() -> None:
 
 
 def test_other_heads_and_layers() -> None:
-    class Mine(MODELS["scornn"]):  # type: ignore[misc, name-defined]
+    class Mine(MODELS["scornn"].layer):  # type: ignore[misc, name-defined]
         def forward(self, input: Any, hx: Any = None) -> Any:
             return super().forward(input, hx)
 

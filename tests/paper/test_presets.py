@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from scornn.nn.registry import parameter_count
+from scornn.nn.catalogue import parameter_count
 from scornn.paper import match
 from scornn.paper.items import ITEMS, chosen
 from scornn.paper.presets import presets

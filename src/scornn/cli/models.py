@@ -50,12 +50,12 @@ def main(argv: list[str]) -> int:
 
 def describe(task: str | None, hidden: int | None) -> list[dict[str, Any]]:
     """Every model, with its parameters on a task: at the paper's sizes, or at one size for all."""
-    from scornn.nn.registry import CATALOGUE
+    from scornn.nn.catalogue import MODELS
 
     if hidden is not None and task is None:
         task = "mnist"
     described = []
-    for name, model in CATALOGUE.items():
+    for name, model in MODELS.items():
         sizes: list[tuple[int, dict[str, Any]]] = []
         if task is not None:
             sizes = _paper_sizes(task, name) if hidden is None else [(hidden, {})]
@@ -83,7 +83,7 @@ def _paper_sizes(task: str, model: str) -> list[tuple[int, dict[str, Any]]]:
 
 def _count(model: str, task: str, hidden: int, options: dict[str, Any]) -> dict[str, Any]:
     from scornn.nn import SequenceModel
-    from scornn.nn.registry import build, parameter_count
+    from scornn.nn.catalogue import build, parameter_count
 
     inputs, outputs = SIZES[task]
     described: dict[str, Any] = {"task": task, "hidden": hidden, "options": options, "parameters": None}

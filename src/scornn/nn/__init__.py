@@ -1,18 +1,49 @@
-"""Recurrent layers with the contract of :class:`torch.nn.RNN`, one file for each model family."""
+"""Recurrent layers with the contract of :class:`torch.nn.RNN`, one file for each model family.
 
+Importing this package enters every model into the catalogue, in the order of the lines below.
+"""
+
+# isort: off
 from scornn.nn.base import DenseRecurrentLayer, OrthogonalRecurrentLayer, RecurrentLayer
-from scornn.nn.model import SequenceModel
-from scornn.nn.registry import MODELS, build, parameter_count
+from scornn.nn.catalogue import MODELS, build, parameter_count
 from scornn.nn.scornn import ScoRNN, ScoRNNCell
+from scornn.nn.rnn import IRNN, RNN
+from scornn.nn.lstm import LSTM
+from scornn.nn.gru import GRU
+from scornn.nn.urnn import URNN
+from scornn.nn.full_urnn import FullURNN
+from scornn.nn.eurnn import EURNN
+from scornn.nn.ornn import ORNN
+from scornn.nn.goru import GORU
+from scornn.nn.exprnn import DTriv, ExpRNN
+from scornn.nn.scurnn import ScuRNN
+from scornn.nn.spectral import SpectralRNN
+from scornn.nn.henaff import Henaff
+from scornn.nn.model import SequenceModel
+# isort: on
 
 __all__ = [
+    "EURNN",
+    "GORU",
+    "GRU",
+    "IRNN",
+    "LSTM",
     "MODELS",
+    "ORNN",
+    "RNN",
+    "URNN",
+    "DTriv",
     "DenseRecurrentLayer",
+    "ExpRNN",
+    "FullURNN",
+    "Henaff",
     "OrthogonalRecurrentLayer",
     "RecurrentLayer",
     "ScoRNN",
     "ScoRNNCell",
+    "ScuRNN",
     "SequenceModel",
+    "SpectralRNN",
     "build",
     "parameter_count",
 ]

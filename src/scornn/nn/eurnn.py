@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from scornn.nn.base import check_choice, precise
+from scornn.nn.catalogue import model
 from scornn.nn.unitary import UnitaryRecurrentLayer
 from scornn.ops import rotations
 
@@ -25,6 +26,15 @@ def check_rotations(n: int, style: str, capacity: int) -> None:
         raise ValueError(f'style="fft" needs a hidden_size that is a power of two, got {n}')
 
 
+@model(
+    "eurnn",
+    label="EURNN",
+    colour=4,
+    marker="v",
+    summary="unitary by layers of rotations, tunable capacity",
+    equation="W = diag(e^{iω}) R_L ⋯ R₁",
+    source="Jing et al., ICML 2017",
+)
 class EURNN(UnitaryRecurrentLayer):
     r"""Efficient unitary network of tunable capacity (Jing, Shen, Dubček, Peurifoy, Skirlo, LeCun, Tegmark and
     Soljačić, 2017).

@@ -9,12 +9,22 @@ from torch.nn.utils.rnn import PackedSequence
 from scornn.functional import skew
 from scornn.nn import init
 from scornn.nn.base import Head, OrthogonalRecurrentLayer, check_choice, full_precision, precise
+from scornn.nn.catalogue import model
 from scornn.ops.exponential import skew_exponential
 
 NONLINEARITIES = ("modrelu", "relu", "leaky_relu", "tanh", "identity")
 STARTS = {"henaff": init.rotation_angles_, "cayley": init.cayley_rotations_}
 
 
+@model(
+    "exprnn",
+    label="expRNN",
+    colour=10,
+    marker="d",
+    summary="orthogonal by the exponential map",
+    equation="W = exp(A), Aᵀ = −A",
+    source="Lezcano-Casado and Martínez-Rubio, ICML 2019",
+)
 class ExpRNN(OrthogonalRecurrentLayer):
     r"""Orthogonal by the exponential map (Lezcano-Casado and Martínez-Rubio, 2019).
 
@@ -76,6 +86,15 @@ class ExpRNN(OrthogonalRecurrentLayer):
         return f"{super().extra_repr()}, start={self.start}"
 
 
+@model(
+    "dtriv",
+    label="dtriv",
+    colour=11,
+    marker="D",
+    summary="the exponential map around a base that follows W",
+    equation="W = B exp(A); every K steps B ← W, A ← 0",
+    source="Lezcano-Casado, NeurIPS 2019",
+)
 class DTriv(ExpRNN):
     r"""Dynamic trivialisation (Lezcano-Casado, 2019): the exponential map around a base that follows W.
 

@@ -8,10 +8,20 @@ import torch
 from torch import Tensor, nn
 
 from scornn.nn.base import check_choice
+from scornn.nn.catalogue import model
 from scornn.nn.unitary import NONLINEARITIES, UnitaryRecurrentLayer, as_complex
 from scornn.ops import fourier
 
 
+@model(
+    "full-urnn",
+    label="full uRNN",
+    colour=3,
+    marker="D",
+    summary="unitary, full capacity; needs optim.StiefelStep",
+    equation="W ← (I + λB/2)⁻¹(I − λB/2)W, B = GW* − WG*",
+    source="Wisdom et al., NIPS 2016",
+)
 class FullURNN(UnitaryRecurrentLayer):
     r"""Unitary network of full capacity (Wisdom, Powers, Hershey, Le Roux and Atlas, 2016).
 

@@ -9,11 +9,21 @@ import torch
 from torch import Tensor, nn
 
 from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision, precise
+from scornn.nn.catalogue import model
 from scornn.nn.eurnn import check_rotations
 from scornn.ops import goru, rotations
 from scornn.ops.custom import takes_plain_loop
 
 
+@model(
+    "goru",
+    label="GORU",
+    colour=9,
+    marker="s",
+    summary="gated unit with an orthogonal matrix inside",
+    equation="h' = g ⊙ h + (1 − g) ⊙ modReLU(r ⊙ (Wh) + Ux), W = R_L ⋯ R₁",
+    source="Jing et al., Neural Computation 2019",
+)
 class GORU(OrthogonalRecurrentLayer):
     r"""Gated orthogonal recurrent unit (Jing, Gulcehre, Peurifoy, Shen, Tegmark, Soljačić and Bengio, 2017).
 

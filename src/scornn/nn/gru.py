@@ -7,9 +7,19 @@ from typing import Any
 import torch
 from torch import nn
 
+from scornn.nn.catalogue import model
 from scornn.nn.lstm import reset_gates
 
 
+@model(
+    "gru",
+    label="GRU",
+    colour=7,
+    marker="X",
+    summary="gated recurrent unit",
+    equation="h' = z ⊙ h + (1 − z) ⊙ n",
+    source="Cho et al., 2014",
+)
 class GRU(nn.GRU):
     r"""torch.nn.GRU with Glorot-uniform kernels and a bias that makes it remember.
 

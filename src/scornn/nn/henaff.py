@@ -7,9 +7,19 @@ from torch import Tensor
 
 from scornn.functional import skew
 from scornn.nn import init
+from scornn.nn.catalogue import model
 from scornn.nn.rnn import RNN
 
 
+@model(
+    "henaff",
+    label="Henaff",
+    colour=14,
+    marker="P",
+    summary="orthogonal at the start only",
+    equation="h' = σ(Ux + Wh), W = exp(A) at the start",
+    source="Henaff, Szlam and LeCun, ICML 2016",
+)
 class Henaff(RNN):
     r"""A plain network that starts at a random rotation (Henaff, Szlam and LeCun, 2016).
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from scornn.nn.base import check_choice
+from scornn.nn.catalogue import model
 from scornn.ops import lstm, native
 from scornn.ops.custom import NOT_UNDER_TRANSFORM, under_transform
 
@@ -17,6 +18,15 @@ State = tuple[Tensor, Tensor]
 """h and c."""
 
 
+@model(
+    "lstm",
+    label="LSTM",
+    colour=1,
+    marker="s",
+    summary="long short-term memory",
+    equation="c' = f ⊙ c + i ⊙ g, h' = o ⊙ tanh c'",
+    source="Hochreiter and Schmidhuber, 1997",
+)
 class LSTM(nn.LSTM):
     r"""torch.nn.LSTM started as TensorFlow 1's BasicLSTMCell, and faster on the CPU.
 

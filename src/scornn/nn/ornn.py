@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, precise
+from scornn.nn.catalogue import model
 
 NONLINEARITIES = ("leaky_relu", "relu", "tanh", "identity", "modrelu")
 
@@ -29,6 +30,15 @@ def householder_product(U: Tensor) -> Tensor:
     return product
 
 
+@model(
+    "ornn",
+    label="oRNN",
+    colour=5,
+    marker="P",
+    summary="orthogonal by Householder reflections",
+    equation="W = H(u₁) ⋯ H(u_k), H(u) = I − 2uuᵀ/uᵀu",
+    source="Mhammedi et al., ICML 2017",
+)
 class ORNN(OrthogonalRecurrentLayer):
     r"""Orthogonal by k Householder reflections (Mhammedi, Hellicar, Rahman and Bailey, 2017).
 

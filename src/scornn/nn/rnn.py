@@ -6,11 +6,21 @@ import torch
 from torch import Tensor, nn
 
 from scornn.nn.base import DenseRecurrentLayer, check_choice
+from scornn.nn.catalogue import model
 from scornn.nn.spectral import soft_orthogonality
 
 NONLINEARITIES = ("tanh", "relu", "leaky_relu", "identity", "modrelu")
 
 
+@model(
+    "rnn",
+    label="RNN",
+    colour=6,
+    marker="*",
+    summary="plain recurrent network",
+    equation="h' = tanh(Ux + Wh + b)",
+    source="Elman, 1990",
+)
 class RNN(DenseRecurrentLayer):
     r"""The plain recurrent network.
 
@@ -79,6 +89,15 @@ class RNN(DenseRecurrentLayer):
         return self.soft_orthogonality * soft_orthogonality(self) if self.soft_orthogonality else None
 
 
+@model(
+    "irnn",
+    label="IRNN",
+    colour=8,
+    marker="o",
+    summary="ReLU network started at the identity",
+    equation="h' = relu(Ux + Wh + b), W = I at the start",
+    source="Le et al., 2015",
+)
 class IRNN(RNN):
     r"""The ReLU network that starts at the identity (Le, Jaitly and Hinton, 2015).
 

@@ -11,6 +11,7 @@ from scornn import ops
 from scornn.functional import inverse_scaled_cayley, orthogonality_error, scaled_cayley, skew, skew_indices
 from scornn.nn import init
 from scornn.nn.base import OrthogonalRecurrentLayer, check_sizes
+from scornn.nn.catalogue import model
 
 NONLINEARITIES = ("modrelu", "relu", "leaky_relu", "tanh", "identity")
 
@@ -135,6 +136,15 @@ class _ScaledCayleyWeights(nn.Module):
         return text + ("" if self.bandwidth is None else f", bandwidth={self.bandwidth}")
 
 
+@model(
+    "scornn",
+    label="scoRNN",
+    colour=0,
+    marker="o",
+    summary="orthogonal by the scaled Cayley transform",
+    equation="W = (I + A)⁻¹(I − A)D, Aᵀ = −A, D = diag(±1)",
+    source="Helfrich, Willmott and Ye, ICML 2018",
+)
 class ScoRNN(_ScaledCayleyWeights, OrthogonalRecurrentLayer):
     r"""Scaled Cayley orthogonal recurrent network: replaces :class:`torch.nn.RNN`, and remembers.
 

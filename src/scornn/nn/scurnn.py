@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from scornn.functional import scaled_cayley, skew
 from scornn.nn import init
 from scornn.nn.base import check_choice, precise
+from scornn.nn.catalogue import model
 from scornn.nn.unitary import NONLINEARITIES, UnitaryRecurrentLayer, unit
 
 
@@ -26,6 +27,15 @@ def symmetric(v: Tensor, n: int) -> Tensor:
     return upper + torch.triu(upper, 1).mT
 
 
+@model(
+    "scurnn",
+    label="scuRNN",
+    colour=12,
+    marker="v",
+    summary="unitary by the scaled Cayley transform, phases trained",
+    equation="W = (I + A)⁻¹(I − A)D, A* = −A, D = diag(e^{iθ})",
+    source="Maduranga, Helfrich and Ye, AAAI 2019",
+)
 class ScuRNN(UnitaryRecurrentLayer):
     r"""Scaled Cayley unitary network (Maduranga, Helfrich and Ye, 2019).
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from scornn.functional import orthogonality_error, scaled_cayley, skew
 from scornn.nn import init
 from scornn.nn.base import DenseRecurrentLayer, check_choice, precise
+from scornn.nn.catalogue import model
 
 NONLINEARITIES = ("tanh", "relu", "leaky_relu", "identity", "modrelu")
 
@@ -32,6 +33,15 @@ def soft_orthogonality(model: nn.Module) -> Tensor:
     return torch.stack(terms).sum()
 
 
+@model(
+    "spectral",
+    label="spectral RNN",
+    colour=13,
+    marker="^",
+    summary="singular values within a margin of 1",
+    equation="W = P diag(s) Q, |s − 1| ≤ margin",
+    source="Vorontsov et al., ICML 2017",
+)
 class SpectralRNN(DenseRecurrentLayer):
     r"""Singular values within a margin of 1 (Vorontsov, Trabelsi, Kadoury and Pal, 2017).
 

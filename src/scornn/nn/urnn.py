@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from scornn.nn.base import check_choice, precise
+from scornn.nn.catalogue import model
 from scornn.nn.unitary import NONLINEARITIES, UnitaryRecurrentLayer
 from scornn.ops import fourier
 
@@ -15,6 +16,15 @@ FORMS = ("auto", "dense", "fft")
 FFT_FROM = 4096  # hidden size from which the product is applied in every step
 
 
+@model(
+    "urnn",
+    label="restricted uRNN",
+    colour=2,
+    marker="^",
+    summary="unitary, restricted capacity",
+    equation="W = D₃R₂F⁻¹D₂ΠR₁FD₁",
+    source="Arjovsky, Shah and Bengio, ICML 2016",
+)
 class URNN(UnitaryRecurrentLayer):
     r"""Unitary evolution network of restricted capacity (Arjovsky, Shah and Bengio, 2016).
 

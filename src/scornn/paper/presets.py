@@ -15,7 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from scornn.errors import UsageError
-from scornn.nn.registry import MODELS
+from scornn.nn.catalogue import MODELS
 from scornn.train.config import Config, build
 from scornn.train.distributed import default_threads
 from scornn.train.tables import Table, merge

@@ -17,7 +17,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from scornn.errors import DivergedError, UsageError
 from scornn.nn import SequenceModel
-from scornn.nn.registry import MODELS, build, parameter_count
+from scornn.nn.catalogue import MODELS, build, parameter_count
 from scornn.ops import BACKENDS
 from scornn.optim import RMSprop, StiefelStep, parameter_groups
 from scornn.tasks import Task
@@ -44,8 +44,9 @@ def build_model(config: Config, task: Task) -> SequenceModel:
     """The network of a config, freshly drawn from the global random generator."""
     model = config.model
     options: dict[str, Any] = dict(model.options)
-    if model.name in MODELS and "backend" in inspect.signature(MODELS[model.name]).parameters:
-        has = getattr(MODELS[model.name], "BACKENDS", BACKENDS)  # a rung that a model lacks is its naive one
+    kind = MODELS[model.name].layer if model.name in MODELS else None
+    if kind is not None and "backend" in inspect.signature(kind).parameters:
+        has = getattr(kind, "BACKENDS", BACKENDS)  # a rung that a model lacks is its naive one
         options["backend"] = config.backend if config.backend in (*has, "native") else "naive"
     try:
         layer = build(model.name, task.input_size, model.hidden, **options)

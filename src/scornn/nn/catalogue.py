@@ -1,0 +1,77 @@
+"""The models by name. Each entry is made where its model is: a class in ``nn/`` with the decorator :func:`model`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from torch import nn
+
+Layer = TypeVar("Layer", bound=type[nn.Module])
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the program knows of a model: its class, its names, how it is drawn, and what it is.
+
+    ``name`` is that of the command line, ``label`` that of tables and plots. ``colour`` is a place in the palette of
+    the reports, ``marker`` one of matplotlib's: both belong to the model in every figure.
+    """
+
+    name: str
+    layer: type[nn.Module]
+    label: str
+    colour: int
+    marker: str
+    summary: str
+    equation: str
+    source: str
+
+
+MODELS: dict[str, Model] = {}
+"""Every model that was defined so far, in the order of definition."""
+
+
+def model(
+    name: str, *, label: str, colour: int, marker: str, summary: str, equation: str, source: str
+) -> Callable[[Layer], Layer]:
+    """Enter a layer into the catalogue."""
+
+    def enter(layer: Layer) -> Layer:
+        if name in MODELS:
+            raise ValueError(f"a model named {name!r} is there already: {MODELS[name].layer.__qualname__}")
+        MODELS[name] = Model(name, layer, label, colour, marker, summary, equation, source)
+        return layer
+
+    return enter
+
+
+def build(name: str, input_size: int, hidden_size: int, **options: Any) -> nn.Module:
+    """A layer of the named model.
+
+    Example:
+        >>> build("scornn", 1, 16, rho=8)
+        ScoRNN(1, 16, rho=8)
+    """
+    if name not in MODELS:
+        close = difflib.get_close_matches(name, MODELS, n=1)
+        raise ValueError(
+            f"unknown model {name!r}; "
+            + (f"did you mean {close[0]!r}? " if close else "")
+            + f"The models are: {', '.join(MODELS)}"
+        )
+    return MODELS[name].layer(input_size, hidden_size, **options)
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Trained numbers, less those that a constraint takes away: what the paper's tables count.
+
+    Example:
+        >>> from scornn.nn import ScoRNN, SequenceModel
+        >>> parameter_count(SequenceModel(ScoRNN(1, 170), 10))
+        16415
+    """
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return trained - sum(getattr(module, "constraints", int)() for module in model.modules())
