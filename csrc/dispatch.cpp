@@ -46,20 +46,41 @@ std::int32_t best() {
     return SCORNN_ISA_PORTABLE;
 }
 
+// Whether a map fits the states, so that no index leads out of them.
+bool fits(const scornn_map &map, const scornn_sequence &s) {
+    const bool complex = s.activation == SCORNN_COMPLEX_MODRELU;
+    const std::int64_t n = complex ? s.hidden / 2 : s.hidden;
+    if (s.heads > 0) return false;
+    if (map.kind == SCORNN_FOURIER) {
+        if (!complex || !map.index || !map.factor[0] || !map.factor[1]) return false;
+        for (std::int64_t i = 0; i < n; ++i)
+            if (map.index[i] < 0 || map.index[i] >= n) return false;
+        return true;
+    }
+    if (map.kind != SCORNN_ROTATIONS || map.layers < 0 || (map.layers > 0 && !map.index) || (complex && !map.factor[2]))
+        return false;
+    for (std::int64_t k = 0; k < map.layers; ++k) {
+        const std::int64_t first = map.index[3 * k], distance = map.index[3 * k + 1], pairs = map.index[3 * k + 2];
+        if (first < 0 || distance < 1 || pairs < 0 || pairs > n || pairs % distance != 0 || first + 2 * pairs > n ||
+            (pairs > 0 && (!map.factor[0] || (complex && !map.factor[1]))))
+            return false;
+    }
+    return true;
+}
+
 std::int32_t run(const scornn_sequence *s, const scornn_gradients *g, std::int64_t begin, std::int64_t end) {
     if (!s || s->steps < 1 || s->batch < 0 || s->hidden < 1 || s->input < 1 || begin < 0 || begin > end ||
         end > s->batch || (s->dtype != SCORNN_FLOAT32 && s->dtype != SCORNN_FLOAT64) ||
         (s->activation == SCORNN_COMPLEX_MODRELU && s->hidden % 2 != 0) || s->heads < 0 || (g && g->V && !g->y) ||
-        (s->activation == SCORNN_LSTM && (s->heads > 0 || (g && !s->gates) || !s->gates != !s->cells)))
+        (s->activation >= SCORNN_LSTM && (s->heads > 0 || (g && !s->gates))) ||
+        (s->activation == SCORNN_LSTM && !s->gates != !s->cells) || (s->map && !fits(*s->map, *s)))
         return SCORNN_INVALID;
     const std::int32_t isa = s->isa == SCORNN_ISA_BEST ? best() : s->isa;
     if (!supported(isa)) return SCORNN_INVALID;
     if (!g && begin == 0 && end > 0) {
         expect_large(s->output, output_bytes(*s));
-        if (s->activation == SCORNN_LSTM && s->gates) {
-            expect_large(s->cells, output_bytes(*s));
-            expect_large(s->gates, 4 * output_bytes(*s));
-        }
+        if (s->cells) expect_large(s->cells, output_bytes(*s));
+        if (s->gates) expect_large(s->gates, 4 * output_bytes(*s));
     }
     switch (isa) {
 #if defined(SCORNN_AVX2)
