@@ -16,7 +16,7 @@ from torch import Tensor
 
 import scornn.ops
 from scornn.ops import library, native
-from scornn.ops.recurrence import _warn_once
+from scornn.ops.rung import _warn_once
 
 KERNEL = library.load()
 needs_kernel = pytest.mark.skipif(isinstance(KERNEL, str), reason=f"no native kernel: {KERNEL}")

@@ -19,7 +19,7 @@ ACTIVATION = {"identity": 0, "relu": 1, "leaky_relu": 2, "tanh": 3, "modrelu": 4
 STATUS = {1: "out of memory", 2: "invalid arguments"}
 
 
-class Sequence(ctypes.Structure):
+class SequenceStruct(ctypes.Structure):
     """``struct scornn_sequence`` of ``csrc/scornn.h``, where the fields are explained."""
 
     _fields_ = (
@@ -51,7 +51,7 @@ class Sequence(ctypes.Structure):
     )
 
 
-class Gradients(ctypes.Structure):
+class GradientsStruct(ctypes.Structure):
     """``struct scornn_gradients`` of ``csrc/scornn.h``."""
 
     _fields_ = (
@@ -74,8 +74,8 @@ class Task(ctypes.Structure):
     """``struct scornn_task``: the forward pass, or with gradients the backward pass, of a range of rows."""
 
     _fields_ = (
-        ("sequence", ctypes.POINTER(Sequence)),
-        ("gradients", ctypes.POINTER(Gradients)),
+        ("sequence", ctypes.POINTER(SequenceStruct)),
+        ("gradients", ctypes.POINTER(GradientsStruct)),
         ("row_begin", ctypes.c_int64),
         ("row_end", ctypes.c_int64),
         ("status", ctypes.c_int32),

@@ -358,8 +358,6 @@ class Trainer:
     def _numerics(self) -> dict[str, str]:
         layer_backend = getattr(self.engine.model.layer, "backend", "torch")
         if layer_backend == "auto":
-            native = self.config.device == "cpu" and ops.backends()["native"] == "available"
             has = getattr(self.engine.model.layer, "BACKENDS", ops.BACKENDS)
-            rungs = ("native", "manual", "naive") if native else ("manual", "naive")
-            layer_backend = next(rung for rung in rungs if rung in has)
+            layer_backend = ops.chosen(self.config.device, has)
         return provenance.numerics(layer_backend, self.config.threads, self.world.size, self.config.device)
