@@ -73,7 +73,7 @@ def _paper_sizes(task: str, model: str) -> list[tuple[int, dict[str, Any]]]:
     for preset in presets().values():
         own = preset.config["task"]
         same = (own["name"], own.get("permuted", False)) == (TASKS[task]["name"], TASKS[task].get("permuted", False))
-        if same and preset.config["model"]["name"] == model:
+        if same and preset.config["model"]["name"] == model and not preset.beyond:
             settings = build({"threads": 1, **preset.config}).model
             counted = {key: value for key, value in settings.options.items() if key not in ("rho", "forget_bias")}
             if (settings.hidden, counted) not in found:

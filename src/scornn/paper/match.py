@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from scornn.paper.presets import Preset, presets
+from scornn.paper.experiments import Preset
+from scornn.paper.presets import presets
 from scornn.train.config import build, to_table
 from scornn.train.tables import Table, merge
 

@@ -18,8 +18,9 @@ from scornn.analysis import gradients
 from scornn.analysis.timing import EPOCH, seconds_per_step
 from scornn.errors import DataError, DivergedError, UsageError
 from scornn.metrics.reconstruct import evaluate_audio
+from scornn.paper.experiments import SEED, Preset
 from scornn.paper.items import Item
-from scornn.paper.presets import Preset, presets
+from scornn.paper.presets import presets
 from scornn.paper.progress import Overview
 from scornn.paper.scale import SHORT_SECONDS, Cost, Scale, settings, within
 from scornn.train import program
@@ -28,7 +29,6 @@ from scornn.train.distributed import World, default_threads
 from scornn.train.engine import Engine
 from scornn.train.run import read_config
 
-FIRST_SEED = 5544
 _TIMING_SECONDS = 60.0
 _SHOWN_UTTERANCES = 3
 
@@ -101,7 +101,7 @@ def reproduce(items: list[Item], request: Request) -> Outcome:
 
 def _jobs(items: list[Item], request: Request) -> list[_Job]:
     """Each run once: a preset may stand in several items, and then gets the longest of their times."""
-    known = {name for item in items for name in item.presets}
+    known = {name for item in items for name in (*item.presets, *item.beyond)}
     for name in request.only:
         if name not in known:
             raise UsageError(
@@ -109,10 +109,13 @@ def _jobs(items: list[Item], request: Request) -> list[_Job]:
             )
     found: dict[str, _Job] = {}
     for item in items:
-        chosen = [presets()[name] for name in item.presets if not request.only or name in request.only]
+        rows = (
+            [name for name in (*item.presets, *item.beyond) if name in request.only] if request.only else item.presets
+        )
+        chosen = [presets()[name] for name in rows]
         seeds = 1 if item.kind == "timing" else request.seeds
         for preset in chosen:
-            for seed in range(FIRST_SEED, FIRST_SEED + seeds):
+            for seed in range(SEED, SEED + seeds):
                 config = settings(
                     preset,
                     item,

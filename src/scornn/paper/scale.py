@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from scornn.paper.experiments import Preset
 from scornn.paper.items import GRADIENT_STEPS, Item
-from scornn.paper.presets import Preset
 from scornn.train.config import Config, build
 from scornn.train.tables import Table, merge
 
