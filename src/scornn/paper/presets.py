@@ -16,19 +16,11 @@ from msgspec import Struct
 
 from scornn.errors import UsageError
 from scornn.nn.catalogue import MODELS
+from scornn.tasks.catalogue import TASKS, entry_of
 from scornn.train.config import Config, build
 from scornn.train.distributed import default_threads
 from scornn.train.tables import Table, merge
 from scornn.train.validate import convert, suggest
-
-TASKS: dict[str, Table] = {
-    "copying": {"name": "copying"},
-    "adding": {"name": "adding"},
-    "mnist": {"name": "mnist", "permuted": False},
-    "pmnist": {"name": "mnist", "permuted": True},
-    "speech": {"name": "speech"},
-}
-"""The tasks as the command line calls them."""
 
 
 class Published(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -125,7 +117,7 @@ def _changes(below: Table, above: Mapping[str, Any], prefix: str = "") -> list[t
 
 
 def _check_names(task: Mapping[str, Any], model: Mapping[str, Any]) -> None:
-    tags = sorted({str(known["name"]) for known in TASKS.values()})
+    tags = sorted({entry.tag for entry in TASKS.values()})
     if task.get("name") not in tags:
         raise UsageError(f"unknown task {task.get('name')!r}{suggest(str(task.get('name')), tags)}")
     name = model.get("name", "scornn")
@@ -134,8 +126,7 @@ def _check_names(task: Mapping[str, Any], model: Mapping[str, Any]) -> None:
 
 
 def _same_task(preset: Preset, task: Mapping[str, Any]) -> bool:
-    own = preset.config["task"]
-    return (own["name"], own.get("permuted", False)) == (task.get("name"), task.get("permuted", False))
+    return entry_of(preset.config["task"]) is entry_of(task)
 
 
 def _positive(value: Any) -> bool:
