@@ -1,5 +1,6 @@
 """What the commands' parsers share."""
 
+import re
 import shutil
 import textwrap
 from pathlib import Path
@@ -10,6 +11,7 @@ import tyro
 from scornn.errors import DataError, UsageError
 
 T = TypeVar("T")
+_ENTRY = re.compile(r'^@task\(\s*"([^"]+)"', re.MULTILINE)
 
 TensorBoard = Annotated[
     Literal["auto", "on", "off"],
@@ -43,6 +45,12 @@ def _wrapped(description: str) -> str:
     width = min(shutil.get_terminal_size().columns, 100)
     paragraphs = description.strip().split("\n\n")
     return "\n\n".join(p if "\n    " in f"\n{p}" else textwrap.fill(p, width) for p in paragraphs)
+
+
+def task_names() -> list[str]:
+    """The names of the catalogue of tasks, read from its source: help is given without importing torch."""
+    sources = sorted((Path(__file__).parents[1] / "tasks").glob("*.py"))
+    return sorted(name for source in sources for name in _ENTRY.findall(source.read_text(encoding="utf-8")))
 
 
 def wanted(choice: str) -> bool | None:

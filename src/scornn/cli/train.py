@@ -1,6 +1,6 @@
 """Train a model on a task, with the paper's settings unless told otherwise.
 
-TASK is copying, adding, mnist, pmnist or speech. Without options the run is the paper's: sizes, learning rates,
+Without options the run is the paper's: sizes, learning rates,
 rho, batch and length of that model on that task. Settings are taken from the paper, then from --config, then
 from the options, then from --set; the result is written to RUN/config.json, and --config RUN/config.json
 repeats the run bit for bit.
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from scornn.cli._options import TensorBoard, absolute, flag, option, parse, wanted
+from scornn.cli._options import TensorBoard, absolute, flag, option, parse, task_names, wanted
 from scornn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Flags:
-    task: Annotated[str | None, tyro.conf.Positional, option("TASK", "copying, adding, mnist, pmnist or speech.")] = (
-        None
-    )
+    task: Annotated[
+        str | None, tyro.conf.Positional, option("TASK", f"{', '.join(task_names())}, or one of a --plugin.")
+    ] = None
     model: Annotated[str | None, option("NAME", "The layer; scornn unless told otherwise.")] = None
     hidden: Annotated[str | None, option("N", "State size n.")] = None
     rho: Annotated[str | None, option("R", "How many entries of D are -1: 0 to n, or a fraction such as n/2.")] = None
@@ -142,16 +142,13 @@ def finish(result: "Result", quiet: bool) -> int:
 
 def settings(flags: Flags) -> dict[str, Any]:
     """The tables that file, options and --set make together."""
-    from scornn.paper.presets import TASKS
+    from scornn.tasks.catalogue import TASKS, find
     from scornn.train.tables import assign, merge, parse_setting, parse_value, read
-    from scornn.train.validate import suggest
 
     file = read(Path(flags.config)) if flags.config else {}
     given: dict[str, Any] = {}
     if flags.task is not None:
-        if flags.task not in TASKS:
-            raise UsageError(f"unknown task {flags.task!r}{suggest(flags.task, list(TASKS))}")
-        given["task"] = dict(TASKS[flags.task])
+        given["task"] = find(flags.task).table()
         named = file.get("task", {}).get("name") if isinstance(file.get("task"), dict) else None
         if named not in (None, given["task"]["name"]):
             raise UsageError(f"TASK is {flags.task}, but {flags.config} is for {named}")

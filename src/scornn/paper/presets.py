@@ -13,19 +13,11 @@ from typing import Any
 from scornn.errors import UsageError
 from scornn.nn.catalogue import MODELS
 from scornn.paper.experiments import EXPERIMENTS, Preset, read
+from scornn.tasks.catalogue import TASKS, entry_of
 from scornn.train.config import Config, build
 from scornn.train.distributed import default_threads
 from scornn.train.tables import Table, merge
 from scornn.train.validate import suggest
-
-TASKS: dict[str, Table] = {
-    "copying": {"name": "copying"},
-    "adding": {"name": "adding"},
-    "mnist": {"name": "mnist", "permuted": False},
-    "pmnist": {"name": "mnist", "permuted": True},
-    "speech": {"name": "speech"},
-}
-"""The tasks as the command line calls them."""
 
 
 @cache
@@ -92,7 +84,7 @@ def _changes(below: Table, above: Mapping[str, Any], prefix: str = "") -> list[t
 
 
 def _check_names(task: Mapping[str, Any], model: Mapping[str, Any]) -> None:
-    tags = sorted({str(known["name"]) for known in TASKS.values()})
+    tags = sorted({entry.tag for entry in TASKS.values()})
     if task.get("name") not in tags:
         raise UsageError(f"unknown task {task.get('name')!r}{suggest(str(task.get('name')), tags)}")
     name = model.get("name", "scornn")
@@ -101,8 +93,7 @@ def _check_names(task: Mapping[str, Any], model: Mapping[str, Any]) -> None:
 
 
 def _same_task(preset: Preset, task: Mapping[str, Any]) -> bool:
-    own = preset.config["task"]
-    return (own["name"], own.get("permuted", False)) == (task.get("name"), task.get("permuted", False))
+    return entry_of(preset.config["task"]) is entry_of(task)
 
 
 def _positive(value: Any) -> bool:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from scornn.paper.experiments import Preset
 from scornn.paper.items import GRADIENT_STEPS, Item
+from scornn.tasks.catalogue import entry_of
 from scornn.train.config import Config, build
 from scornn.train.tables import Table, merge
 
@@ -71,14 +72,9 @@ def within(config: Config, seconds: float, cost: Cost, planned: int) -> Config:
 
 
 def _smoke(task: Table) -> Table:
-    small: dict[str, Table] = {
-        "copying": {"length": task.get("length", 1000) // 50, "train_size": 16, "test_size": 4, "batch": 4},
-        "adding": {"length": task.get("length", 750) // 15, "train_size": 16, "test_size": 4, "batch": 4},
-        "mnist": {"train_size": 16, "test_size": 4, "batch": 4},
-        "speech": {"batch": 4},
-    }
+    entry = entry_of(task)
     return {
-        "task": small[task["name"]],
+        "task": entry.small(task) if entry else {},
         "model": {"hidden": _SMOKE_HIDDEN},
         "steps": SMOKE_STEPS,
         "eval_every": SMOKE_STEPS // 2,

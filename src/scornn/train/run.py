@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from scornn import durable
 from scornn.errors import CheckpointError, RunInUseError, StorageError, UsageError
+from scornn.tasks.catalogue import name_of
 from scornn.train import checkpoint
 from scornn.train.config import Config, build, config_hash, to_json
 from scornn.train.tables import read
@@ -34,8 +35,7 @@ def label(config: Config) -> str:
 
 def task_name(config: Config) -> str:
     """The task as the command line calls it."""
-    tag = str(config.task.__struct_config__.tag)
-    return "p" + tag if getattr(config.task, "permuted", False) else tag
+    return name_of(config.task)
 
 
 def read_config(path: Path) -> Config:
