@@ -89,7 +89,7 @@ class UnitaryRecurrentLayer(DenseRecurrentLayer):
         return output.to(x.dtype), h_n.to(x.dtype)
 
     def reads_in_one_pass(self) -> bool:
-        return not self.runs_as_product()
+        return super().reads_in_one_pass() and not self.runs_as_product()
 
     @torch.no_grad()
     def orthogonality_error(self) -> float | None:

@@ -356,10 +356,9 @@ class Trainer:
                 )
 
     def _numerics(self) -> dict[str, str]:
-        layer_backend = getattr(self.engine.model.layer, "backend", "torch")
+        layer_backend = self.engine.model.layer.backend
         if layer_backend == "auto":
             native = self.config.device == "cpu" and ops.backends()["native"] == "available"
-            has = getattr(self.engine.model.layer, "BACKENDS", ops.BACKENDS)
             rungs = ("native", "manual", "naive") if native else ("manual", "naive")
-            layer_backend = next(rung for rung in rungs if rung in has)
+            layer_backend = next(rung for rung in rungs if rung in self.engine.model.layer.BACKENDS)
         return provenance.numerics(layer_backend, self.config.threads, self.world.size, self.config.device)

@@ -1,0 +1,37 @@
+"""Small things that every model uses: checks of arguments, and the precision in which W is made."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def under_autocast(x: Tensor) -> bool:
+    return x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
+
+
+def full_precision(x: Tensor) -> AbstractContextManager[Any]:
+    """No autocast: a recurrent matrix made in half precision is not orthogonal."""
+    return torch.autocast(x.device.type, enabled=False) if under_autocast(x) else nullcontext()
+
+
+def precise(v: Tensor) -> Tensor:
+    """``v`` in the precision in which W is made: float32 or better."""
+    return v.float() if v.dtype in (torch.bfloat16, torch.float16) else v
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise ValueError(f"unknown {name} {value!r}; expected one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def check_sizes(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise TypeError(f"{name} should be of type int, got: {type(size).__name__}")
+        if size <= 0:
+            raise ValueError(f"{name} must be greater than zero, got {size}")
