@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from scornn import ops
 from scornn.functional import orthogonality_error
-from scornn.nn.checks import check_choice, check_sizes, full_precision, precise
+from scornn.nn.caching import once
+from scornn.nn.checks import check_choice, check_sizes, full_precision, is_sharded, precise
 from scornn.nn.layer import Head, Recurrent, RecurrentLayer
 
 __all__ = [
@@ -59,7 +61,17 @@ class RecurrentMatrix(Recurrent):
             self.register_parameter(name, nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
 
     def recurrent_parameter_names(self) -> list[str]:
-        return [f"{name}{suffix}" for suffix in self.suffixes() for name in self.recurrent_shapes()]
+        names = [f"{name}{suffix}" for suffix in self.suffixes() for name in self.recurrent_shapes()]
+        return [trained for name in names for trained in self._trained(name)]
+
+    def _trained(self, name: str) -> list[str]:
+        """The parameter ``name``, or those that torch.nn.utils.parametrize or prune has put in its place."""
+        if name in self._parameters:
+            return [name]
+        if parametrize.is_parametrized(self, name):
+            inside = f"parametrizations.{name}"
+            return [f"{inside}.{part}" for part, _ in self.get_submodule(inside).named_parameters()]
+        return [f"{name}{end}" for end in ("_orig", "_g", "_v") if f"{name}{end}" in self._parameters]
 
     def recurrent_bias_names(self) -> list[str]:
         return [self.bias_name(suffix) for suffix in self.suffixes()] if self.bias else []
@@ -77,6 +89,7 @@ class RecurrentMatrix(Recurrent):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("weight_hh") and (suffix := self._suffix_of(name)) is not None:
+            self._require_own_parameters(suffix)
             self.set_recurrent_matrix(suffix, value)
         else:
             super().__setattr__(name, value)
@@ -89,6 +102,20 @@ class RecurrentMatrix(Recurrent):
             "change those, or take scornn.ScoRNN, which takes any orthogonal matrix"
         )
 
+    def _require_own_parameters(self, suffix: str) -> None:
+        """Refuse where what would be set is itself made from something else, and would not stay."""
+        for name in (f"{name}{suffix}" for name in self.recurrent_shapes()):
+            if name not in self._parameters:
+                raise RuntimeError(
+                    f"weight_hh{suffix} cannot be assigned to: {name} is parametrized or pruned, so the matrix would "
+                    "not stay. Assign first and parametrize or prune afterwards"
+                )
+            if is_sharded(self._parameters[name]):
+                raise RuntimeError(
+                    f"weight_hh{suffix} cannot be assigned to: {name} is sharded over processes. Assign before "
+                    "fully_shard"
+                )
+
     def input_matrix(self, suffix: str) -> Tensor:
         """U ``(state_size, input_size)``."""
         return self.tensor(f"weight_ih{suffix}")
@@ -99,8 +126,25 @@ class RecurrentMatrix(Recurrent):
     def operands(self, suffix: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """W, U and b for an input such as x."""
         with full_precision(x):
-            W = self.recurrent_matrix(suffix)
+            W = once(self, suffix, self.recurrent_matrix)
         return W, self.input_matrix(suffix), self.bias_vector(suffix)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: Any, strict: bool, *others: Any
+    ) -> None:
+        errors: list[str] = others[-1]
+        foreign = [f"{name}{s}" for s in self.suffixes() for name in ("weight_hh", "bias_ih")]
+        own = (*self._parameters, *self._buffers)
+        found = [name for name in foreign if prefix + name in state_dict and name not in own]
+        if strict and found:
+            kind, made = type(self).__name__, "weight_hh" not in self.recurrent_shapes()
+            errors.append(
+                f"{', '.join(prefix + name for name in found)}: these are the names of a torch.nn.RNN, not of {kind}. "
+                "To convert one: copy weight_ih_l{k}"
+                + ("; assign weight_hh_l{k} = torch.linalg.qr(W).Q, where a model takes it, as ScoRNN does" * made)
+                + "; copy bias_ih_l{k} + bias_hh_l{k} to bias_l{k} (modReLU adds it to |z|, other nonlinearities to z)"
+            )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, *others)
 
 
 class OrthogonalMatrix(RecurrentMatrix):
@@ -108,7 +152,8 @@ class OrthogonalMatrix(RecurrentMatrix):
 
     @torch.no_grad()
     def orthogonality_error(self) -> float | None:
-        return max(float(orthogonality_error(self.recurrent_matrix(suffix))) for suffix in self.suffixes())
+        """Largest ‖WᵀW − I‖_F over layers and directions, of W as it is used, in float32 or better."""
+        return max(float(orthogonality_error(precise(getattr(self, f"weight_hh{s}")))) for s in self.suffixes())
 
 
 class DenseRecurrentLayer(RecurrentMatrix, RecurrentLayer):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from scornn.functional import _is_traced
 
 
 def under_autocast(x: Tensor) -> bool:
@@ -16,6 +19,17 @@ def under_autocast(x: Tensor) -> bool:
 def full_precision(x: Tensor) -> AbstractContextManager[Any]:
     """No autocast: a recurrent matrix made in half precision is not orthogonal."""
     return torch.autocast(x.device.type, enabled=False) if under_autocast(x) else nullcontext()
+
+
+def is_sharded(value: Any) -> bool:
+    """Whether it is a DTensor, as the parameters of a module after ``fully_shard`` are."""
+    distributed = sys.modules.get("torch.distributed.tensor")  # an import of it takes a while
+    return distributed is not None and isinstance(value, distributed.DTensor)
+
+
+def has_values(x: Tensor) -> bool:
+    """Whether there are numbers to look at: not in a meta or fake tensor, or inside a functorch transform."""
+    return not (x.is_meta or _is_traced(x))
 
 
 def precise(v: Tensor) -> Tensor:

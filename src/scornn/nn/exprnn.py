@@ -9,6 +9,7 @@ from scornn.functional import skew
 from scornn.nn import init
 from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision, precise
 from scornn.nn.catalogue import model
+from scornn.nn.checks import has_values
 from scornn.ops.exponential import skew_exponential
 
 NONLINEARITIES = ("modrelu", "relu", "leaky_relu", "tanh", "identity")
@@ -195,7 +196,7 @@ class DTriv(ExpRNN):
 
     def before_forward(self) -> None:
         counts = self.training and torch.is_grad_enabled() and not torch.compiler.is_compiling()
-        if counts and self.rebase_every is not None:
+        if counts and self.rebase_every is not None and has_values(self.forwards):
             if int(self.forwards) >= self.rebase_every:
                 self.rebase()
             self.forwards += 1

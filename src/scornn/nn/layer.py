@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from scornn.nn.checks import check_sizes, under_autocast
+from scornn.nn.checks import check_sizes, is_sharded, under_autocast
 from scornn.ops import BACKENDS
 
 Head = tuple[Tensor, Tensor]
@@ -50,9 +50,15 @@ class Recurrent(nn.Module):
         raise NotImplementedError
 
     def tensor(self, name: str) -> Tensor:
-        """A parameter or buffer, or what stands in its place (``torch.func.functional_call``)."""
+        """A parameter or buffer, or what stands in its place (``torch.func.functional_call``).
+
+        After ``fully_shard`` it is gathered from all processes, which have to ask for it together.
+        """
         value: Tensor = getattr(self, name)
-        return value
+        if type(value) in (Tensor, nn.Parameter) or torch.compiler.is_compiling() or not is_sharded(value):
+            return value
+        whole: Tensor = value.full_tensor()  # type: ignore[operator]
+        return whole
 
     @property
     def like(self) -> Tensor:
@@ -73,6 +79,15 @@ class Recurrent(nn.Module):
         if self.learn_h0:
             return self.tensor(f"h0{suffix}").expand(batch, -1)
         return joined(tuple(like.new_zeros(batch, size) for size in self.state_sizes()))
+
+    def flatten_parameters(self) -> None:
+        """Nothing: for programs that were written for torch.nn.RNN."""
+
+    @property
+    def all_weights(self) -> list[list[nn.Parameter]]:
+        """The parameters of each layer and direction, as torch.nn.RNN's."""
+        named = list(self.named_parameters(recurse=False))
+        return [[p for name, p in named if name.endswith(suffix)] for suffix in self.suffixes()]
 
     def recurrent_parameter_names(self) -> list[str]:
         """Names of the parameters that make the recurrent matrix, for :func:`scornn.optim.parameter_groups`."""

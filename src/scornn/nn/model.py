@@ -57,6 +57,11 @@ class SequenceModel(nn.Module):
         if not isinstance(layer, RecurrentLayer):
             name = type(layer).__name__
             raise TypeError(f"layer must be one of scornn.nn, or derive from scornn.nn.RecurrentLayer; got {name}")
+        if layer.batch_first:
+            raise ValueError(
+                "layer has batch_first=True, but the inputs of a SequenceModel are (T, B, m); build it with "
+                "batch_first=False"
+            )
         self.layer: Any = layer  # parameters and matrices are its attributes
         self.read = read
         size = layer.readout_size
@@ -71,12 +76,14 @@ class SequenceModel(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
-    def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """``inputs (T, B, m)``, with padding after ``lengths`` steps where they are given.
+    def forward(self, inputs: Any, lengths: Tensor | None = None) -> Any:
+        """``inputs (T, B, m)``, with padding after ``lengths`` steps where they are given; or a ``PackedSequence``.
 
         Returns ``(T, B, p)``, zero in the padding, or ``(B, p)`` when only the last state is read. What stands in the
-        padding of the inputs reaches neither the output nor the gradient.
+        padding of the inputs reaches neither the output nor the gradient. Of packed inputs every output is packed too.
         """
+        if isinstance(inputs, PackedSequence) and lengths is not None:
+            raise ValueError("a PackedSequence has its own lengths; give lengths with padded inputs only")
         sequence: Any = inputs
         if lengths is not None:
             _check_lengths(inputs, lengths)

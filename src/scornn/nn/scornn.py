@@ -10,7 +10,7 @@ from scornn.functional import inverse_scaled_cayley, scaled_cayley, skew, skew_i
 from scornn.nn import init
 from scornn.nn.base import OrthogonalMatrix, OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_sizes, precise
+from scornn.nn.checks import check_sizes, has_values, precise, under_autocast
 
 NONLINEARITIES = ("modrelu", "relu", "leaky_relu", "tanh", "identity")
 
@@ -90,8 +90,18 @@ class _ScaledCayley(OrthogonalMatrix):
         self.tensor(f"skew_hh{suffix}").copy_(A[row, column])
         self.tensor(f"sign_hh{suffix}").copy_(D)
 
+    def _counted_rho(self) -> str:
+        """The number of −1 in D, of each suffix where they differ; as asked for where D has no values."""
+        signs = [self._buffers[f"sign_hh{suffix}"] for suffix in self.suffixes()]
+        if any(D is None or not has_values(D) for D in signs):
+            return str(self.rho)
+        counts = [int((D < 0).sum()) for D in signs if D is not None]
+        return str(counts[0]) if len(set(counts)) == 1 else f"({', '.join(map(str, counts))})"
+
     def _repr_settings(self) -> str:
-        text = f"rho={self.rho}" + ("" if self.nonlinearity == "modrelu" else f", nonlinearity={self.nonlinearity}")
+        text = f"rho={self._counted_rho()}" + (
+            "" if self.nonlinearity == "modrelu" else f", nonlinearity={self.nonlinearity}"
+        )
         return text + ("" if self.bandwidth is None else f", bandwidth={self.bandwidth}")
 
 
@@ -112,7 +122,8 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
 
     A is skew-symmetric and trained, D is a fixed diagonal with ``rho`` entries −1 (the last ones), and σ is modReLU,
     :math:`\mathrm{sign}(z)\,\mathrm{relu}(|z| + b)`. W is orthogonal to rounding whatever the optimizer does to the
-    free numbers of A, so gradients neither vanish nor explode through it. W is made from them in every forward.
+    free numbers of A, so gradients neither vanish nor explode through it. W is made from them in every forward,
+    or once inside :func:`scornn.cached`.
 
     A plain equivalent of one layer::
 
@@ -154,7 +165,8 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
         skew_hh_l{k}: the free numbers of A.
         sign_hh_l{k}: D, a buffer.
         bias_l{k}: b.
-        weight_hh_l{k}: W, made from A and D. An orthogonal matrix can be assigned to it.
+        weight_hh_l{k}: W, made from A and D: a fresh tensor, so writing into it changes nothing. An orthogonal matrix
+            can be assigned to it, which sets A and D.
 
     With ``_reverse`` added for the other direction.
 
@@ -221,13 +233,16 @@ class ScoRNNCell(_ScaledCayley):
         *,
         rho: int | None = None,
         bandwidth: int | None = None,
+        learn_h0: bool = False,
         backend: str = "auto",
     ) -> None:
         super().__init__()
         check_sizes(input_size=input_size, hidden_size=hidden_size)
-        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        self.input_size, self.hidden_size, self.bias, self.learn_h0 = input_size, hidden_size, bias, learn_h0
         self._settings(nonlinearity, rho, bandwidth, backend)
         self.make_parameters("", input_size, device, dtype)
+        if learn_h0:
+            self.register_parameter("h0", nn.Parameter(torch.empty(hidden_size, device=device, dtype=dtype)))
         self.reset_parameters()
 
     def suffixes(self) -> list[str]:
@@ -241,12 +256,19 @@ class ScoRNNCell(_ScaledCayley):
         self.reset("")
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        if isinstance(hx, (tuple, list)):
+            raise RuntimeError(f"ScoRNNCell has one hidden state: hx is a tensor, got a {type(hx).__name__}")
         if input.dim() not in (1, 2):
             raise ValueError(f"ScoRNNCell: Expected input to be 1D or 2D, got {input.dim()}D instead")
         if hx is not None and hx.dim() != input.dim():
             raise ValueError(f"ScoRNNCell: Expected hidden to be {input.dim()}D like input, got {hx.dim()}D instead")
         if input.shape[-1] != self.input_size:
             raise RuntimeError(f"input has inconsistent input_size: expected {self.input_size}, got {input.shape[-1]}")
+        weight = self.like
+        if under_autocast(input):  # as the layer, it stays in the weights' precision
+            input, hx = input.to(weight.dtype), None if hx is None else hx.to(weight.dtype)
+        if input.dtype != weight.dtype:
+            raise ValueError(f"ScoRNNCell: input dtype ({input.dtype}) does not match weight dtype ({weight.dtype})")
         x = input.reshape(1, -1, self.input_size)
         h = self.initial_state("", x.shape[1], x) if hx is None else hx.reshape(-1, self.hidden_size)
         if h.shape[0] != x.shape[1]:

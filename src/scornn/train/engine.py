@@ -17,6 +17,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from scornn.errors import DivergedError, UsageError
 from scornn.nn import SequenceModel
+from scornn.nn.caching import cached
 from scornn.nn.catalogue import MODELS, build, parameter_count
 from scornn.optim import RMSprop, StiefelStep, parameter_groups
 from scornn.tasks import Task
@@ -156,7 +157,7 @@ class Engine:
         sums: dict[str, list[float]] = {}
         network = self.network(weights).eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), cached():
                 for number in range(self.world.rank, self.task.num_batches(split), self.world.size):
                     if self.world.size == 1 and interrupted():
                         return None
