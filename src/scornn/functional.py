@@ -46,19 +46,6 @@ def skew(v: Tensor, n: int, bandwidth: int | None = None) -> Tensor:
 
 def skew_indices(n: int, bandwidth: int | None = None, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
     """Rows and columns of the free entries of an n × n skew matrix, in the order of :func:`skew`."""
-    if torch.compiler.is_compiling():
-        return _skew_indices(n, bandwidth, device)
-    key = (n, bandwidth, device)
-    if key not in _kept_indices:
-        with torch.inference_mode(False):
-            _kept_indices[key] = _skew_indices(n, bandwidth, device)
-    return _kept_indices[key]
-
-
-_kept_indices: dict[tuple[int, int | None, torch.device | None], tuple[Tensor, Tensor]] = {}
-
-
-def _skew_indices(n: int, bandwidth: int | None, device: torch.device | None) -> tuple[Tensor, Tensor]:
     band = n - 1 if bandwidth is None else bandwidth
     count = n * band - band * (band + 1) // 2
     line = torch.arange(n, device=device)
@@ -102,7 +89,7 @@ def scaled_cayley(A: Tensor, D: Tensor) -> Tensor:
     A, D = A.to(work), D.to(work)
     _require_finite(A)
     I = torch.eye(A.shape[-1], dtype=work, device=A.device)
-    with torch.autocast(A.device.type, enabled=False):
+    with torch.autocast("cpu" if A.is_meta else A.device.type, enabled=False):
         R = _inverse(I + A)
         return ((2 * R - I) * D.unsqueeze(-2)).to(dtype)
 

@@ -125,8 +125,6 @@ def test_a_second_derivative_is_refused_with_advice() -> None:
 
 def test_where_the_kernel_has_no_rule_torch_runs() -> None:
     layer, x = LSTM(4, 5), torch.randn(3, 2, 4)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert not layer.runs_on_kernel(x)
     total = lambda x: layer(x)[0].sum()  # noqa: E731
     expected = torch.autograd.grad(total(x.requires_grad_()), x)[0]
     torch.testing.assert_close(torch.func.grad(total)(x.detach()), expected)

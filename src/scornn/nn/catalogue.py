@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-Layer = TypeVar("Layer", bound=type[nn.Module])
+from scornn.nn.layer import Recurrent, RecurrentLayer
+
+Layer = TypeVar("Layer", bound=type[RecurrentLayer])
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Model:
     """
 
     name: str
-    layer: type[nn.Module]
+    layer: type[RecurrentLayer]
     label: str
     colour: int
     marker: str
@@ -48,7 +50,7 @@ def model(
     return enter
 
 
-def build(name: str, input_size: int, hidden_size: int, **options: Any) -> nn.Module:
+def build(name: str, input_size: int, hidden_size: int, **options: Any) -> RecurrentLayer:
     """A layer of the named model.
 
     Example:
@@ -74,4 +76,4 @@ def parameter_count(model: nn.Module) -> int:
         16415
     """
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return trained - sum(getattr(module, "constraints", int)() for module in model.modules())
+    return trained - sum(module.constraints() for module in model.modules() if isinstance(module, Recurrent))

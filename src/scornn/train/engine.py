@@ -17,8 +17,8 @@ from torch.optim.swa_utils import AveragedModel
 
 from scornn.errors import DivergedError, UsageError
 from scornn.nn import SequenceModel
+from scornn.nn.caching import cached
 from scornn.nn.catalogue import MODELS, build, parameter_count
-from scornn.ops import BACKENDS
 from scornn.optim import RMSprop, StiefelStep, parameter_groups
 from scornn.tasks import Task
 from scornn.train.config import Average, Config, StepRule
@@ -46,8 +46,8 @@ def build_model(config: Config, task: Task) -> SequenceModel:
     options: dict[str, Any] = dict(model.options)
     kind = MODELS[model.name].layer if model.name in MODELS else None
     if kind is not None and "backend" in inspect.signature(kind).parameters:
-        has = getattr(kind, "BACKENDS", BACKENDS)  # a rung that a model lacks is its naive one
-        options["backend"] = config.backend if config.backend in (*has, "native") else "naive"
+        # a rung that a model lacks is its naive one
+        options["backend"] = config.backend if config.backend in (*kind.BACKENDS, "native") else "naive"
     try:
         layer = build(model.name, task.input_size, model.hidden, **options)
     except (ValueError, TypeError) as error:
@@ -96,7 +96,7 @@ class Engine:
         self._steps_per_epoch = task.num_batches("train")
         self._total = config.steps or (config.epochs or 0) * self._steps_per_epoch
         rule = config.optimizer.average
-        self.average = averaged(self.model, rule) if rule and getattr(self.model.layer, "averages", True) else None
+        self.average = averaged(self.model, rule) if rule and self.model.layer.averages else None
 
     def step(self, epoch: int, number: int, stop: bool = False, clock: Clock | None = None) -> Outcome:
         """Batch ``number`` of ``epoch``, forward, backward, update.
@@ -119,7 +119,7 @@ class Engine:
             clock("forward")
         for parameter in self.parameters:
             parameter.grad = None
-        penalty = self.model.layer.penalty() if hasattr(self.model.layer, "penalty") else None
+        penalty = self.model.layer.penalty()
         (loss if penalty is None else loss + penalty).backward()
         if clock:
             clock("backward")
@@ -145,11 +145,9 @@ class Engine:
         if weights == "raw":
             return self.model
         assert self.average is not None
-        network = self.average.module
+        network = deepcopy(self.average.module)
         assert isinstance(network, SequenceModel)
-        if hasattr(network.layer, "retract_"):
-            network = deepcopy(network)
-            network.layer.retract_()
+        network.layer.retract_()
         return network
 
     def evaluate(
@@ -159,7 +157,7 @@ class Engine:
         sums: dict[str, list[float]] = {}
         network = self.network(weights).eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), cached():
                 for number in range(self.world.rank, self.task.num_batches(split), self.world.size):
                     if self.world.size == 1 and interrupted():
                         return None
@@ -178,8 +176,7 @@ class Engine:
 
     def orthogonality(self, weights: Weights = "raw") -> float | None:
         """‖WᵀW − I‖_F where the layer constrains W."""
-        measure = getattr(self.network(weights).layer, "orthogonality_error", None)
-        error: float | None = measure() if measure else None
+        error: float | None = self.network(weights).layer.orthogonality_error()
         return error
 
     def parameter_count(self) -> int:

@@ -356,8 +356,7 @@ class Trainer:
                 )
 
     def _numerics(self) -> dict[str, str]:
-        layer_backend = getattr(self.engine.model.layer, "backend", "torch")
+        layer_backend = self.engine.model.layer.backend
         if layer_backend == "auto":
-            has = getattr(self.engine.model.layer, "BACKENDS", ops.BACKENDS)
-            layer_backend = ops.chosen(self.config.device, has)
+            layer_backend = ops.chosen(self.config.device, self.engine.model.layer.BACKENDS)
         return provenance.numerics(layer_backend, self.config.threads, self.world.size, self.config.device)

@@ -149,7 +149,7 @@ def load(
     task = _task(config)
     engine = Engine(config, task, World(device=config.device))
     state.restore_model(engine.model, _chosen(saved, weights))
-    if weights == "average" and hasattr(engine.model.layer, "retract_"):
+    if weights == "average":
         engine.model.layer.retract_()
     return task, engine, saved
 
