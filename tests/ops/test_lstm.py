@@ -73,6 +73,16 @@ def test_gates_that_are_shut_or_open_stay_finite() -> None:
     assert_like_naive(tensors)
 
 
+@pytest.mark.parametrize("where", [0, 1, 2], ids=["x", "h0", "c0"])
+def test_a_nan_does_what_it_does_in_the_plain_loop(where: int) -> None:
+    tensors, _ = problem(4, 3, 8, 2, False)
+    with torch.no_grad():
+        (tensors[0][1, 1] if where == 0 else tensors[where][1])[0] = torch.nan
+    expected, ours = (results(operator, tensors) for operator in (lstm.naive, lstm.kernel))
+    for want, got in zip(expected, ours, strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=1e-11, equal_nan=True)
+
+
 @pytest.mark.parametrize("wanted", range(6))
 def test_one_gradient_alone_has_the_same_bits(wanted: int) -> None:
     tensors, _ = problem(30, 9, 21, 2, False, dtype=torch.float32)

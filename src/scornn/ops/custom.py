@@ -78,17 +78,23 @@ def register(
     given = ", ".join([f"Tensor? g{k}" for k in range(differentiable)] + [f"Tensor kept{k}" for k in range(len(kept))])
     first_kept, first_argument = differentiable, differentiable + len(kept)
 
-    def backward_op(*everything: Any) -> list[Tensor]:
+    lists = "Tensor[]" in arguments
+    gradient_types = "Tensor[]" if lists else "(" + ", ".join(["Tensor"] * inputs) + ")"
+
+    def gradients_as_declared(flat: list[Tensor]) -> Any:
+        return flat if lists else flat[0] if inputs == 1 else tuple(flat)
+
+    def backward_op(*everything: Any) -> Any:
         called, needs = everything[first_argument:-1], everything[-1]
         gradients = backward(everything[:first_kept], everything[first_kept:first_argument], called, needs)
         like = everything[first_kept]
         flat = zip(_flat(called[:inputs], needs), _flat(gradients, needs), strict=True)
-        return [like.new_empty(0) if g is None or not wanted else g for (_, wanted), (g, _) in flat]
+        return gradients_as_declared([like.new_empty(0) if g is None or not want else g for (_, want), (g, _) in flat])
 
-    def empty_gradients(*everything: Any) -> list[Tensor]:
+    def empty_gradients(*everything: Any) -> Any:
         like = everything[first_kept]
         flat = _flat(everything[first_argument : first_argument + inputs], everything[-1])
-        return [t.new_empty(t.shape) if wanted else like.new_empty(0) for t, wanted in flat]
+        return gradients_as_declared([t.new_empty(t.shape) if want else like.new_empty(0) for t, want in flat])
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.set_materialize_grads(False)
@@ -103,7 +109,10 @@ def register(
         if all(g is None for g in grads[:differentiable]):
             return tuple(nothing)
         needs = [any(n) if isinstance(n, (list, tuple)) else n for n in ctx.needs_input_grad[:inputs]]
-        flat = iter(backward_operator(*grads[:differentiable], *saved[: len(kept)], *called, needs))
+        if lists and any(g is not None and torch._C._functorch.is_legacy_batchedtensor(g) for g in grads):
+            raise RuntimeError(f'{name} has no batched gradients here; build the layer with backend="naive"')
+        made = backward_operator(*grads[:differentiable], *saved[: len(kept)], *called, needs)
+        flat = iter([made] if isinstance(made, Tensor) else made)
         found = [[next(flat) for _ in a] if isinstance(a, list) else next(flat) for a in called[:inputs]]
         wanted = [
             [g if t.is_floating_point() else None for g, t in zip(gradient, a, strict=True)]
@@ -118,7 +127,7 @@ def register(
 
     forward_operator = _define(f"{name}_forward", f"({arguments}) -> ({returns})", forward, empty_results)
     backward_operator = _define(
-        f"{name}_backward", f"({given}, {arguments}, bool[] needs) -> Tensor[]", backward_op, empty_gradients
+        f"{name}_backward", f"({given}, {arguments}, bool[] needs) -> {gradient_types}", backward_op, empty_gradients
     )
     torch.library.register_autograd(forward_operator, autograd, setup_context=setup_context, lib=_LIBRARY)
     torch.library.register_autograd(
@@ -203,7 +212,9 @@ def _one_by_one(operator: Any) -> Callable[..., Any]:
             operator(*(slice_of(k, a, d) for a, d in zip(arguments, in_dims, strict=True)))
             for k in range(info.batch_size)
         ]
-        stacked = [torch.stack(parts) for parts in zip(*every, strict=True)]
-        return stacked, [0] * len(stacked)
+        if isinstance(every[0], Tensor):
+            return torch.stack(every), 0
+        kind = type(every[0])  # a list or a tuple, as the schema says
+        return kind(torch.stack(parts) for parts in zip(*every, strict=True)), kind([0] * len(every[0]))
 
     return rule

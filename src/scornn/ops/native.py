@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import NamedTuple
@@ -57,8 +58,12 @@ class _Workers:
     def _forked(self) -> None:
         self._lock, self._pool, self._openmp = threading.Lock(), None, None
 
-    def run(self, tasks: list[library.Task]) -> None:
-        """Run all tasks, each in a thread of its own where there are enough, and raise if one of them fails."""
+    def run(self, tasks: list[library.Task], keep: object) -> None:
+        """Run all tasks, each in a thread of its own where there are enough, and raise if one of them fails.
+
+        ``keep`` holds the memory that the tasks point into. A signal may raise here while threads of the pool are
+        still at work, so each of them holds on to it too: nothing is freed under a running task.
+        """
         kernel, count = _library(), len(tasks)
         array = (library.Task * count)(*tasks)
         shared = library.Tasks(array, count, 0)
@@ -71,7 +76,7 @@ class _Workers:
             with self._lock:
                 if self._pool is None:
                     self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="scornn")
-            others = [self._pool.submit(kernel.work, address) for _ in range(count - 1)]
+            others = [self._pool.submit(_work, kernel.work, address, (shared, array, tasks, keep)) for _ in tasks[1:]]
             kernel.work(address)
             for other in others:
                 other.result()
@@ -79,6 +84,10 @@ class _Workers:
             if task.status:
                 error = MemoryError if task.status == 1 else RuntimeError
                 raise error(f"the native kernel failed: {library.STATUS.get(task.status, task.status)}")
+
+
+def _work(work: Callable[[int], None], address: int, keep: object) -> None:
+    work(address)
 
 
 _workers = _Workers()
@@ -176,7 +185,7 @@ class Call:
 
     def forward(self) -> None:
         sequence = ctypes.pointer(self.sequence)
-        _workers.run([library.Task(sequence, None, *rows) for rows in self.shards])
+        _workers.run([library.Task(sequence, None, *rows) for rows in self.shards], self)
 
     def backward(
         self, output: Tensor | None, others: dict[str, int | None], weights: list[Tensor | None]
@@ -193,7 +202,7 @@ class Call:
             sums = dict(zip(("W", "U", "b", "V"), map(address, part), strict=True))
             gradients = library.GradientsStruct(output=address(output), output_stride=strides, **others, **sums)
             tasks.append(library.Task(sequence, ctypes.pointer(gradients), *rows))
-        _workers.run(tasks)
+        _workers.run(tasks, (self, output, parts, others))
         if not parts:  # an empty batch
             return [None if p is None else p.new_zeros(p.shape) for p in weights]
         for part in parts[1:]:
