@@ -1,6 +1,6 @@
 """The sequence operator with W applied as a product of cheap factors in every step, never as a matrix.
 
-h_t = act(U x_t + W h_{t−1}) where W is one of :data:`MAPS`, given by its factors. For a large state this is cheaper
+h_t = act(U x_t + W h_{t−1}) where W is given by its factors. For a large state this is cheaper
 than the dense matrix. Two rungs: naive (autograd), and a hand-written backward that walks back through the states
 with W* and then takes the gradients of all factors over all time steps, in parts that stay in the cache.
 """
