@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 import textwrap
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -17,6 +18,10 @@ TensorBoard = Annotated[
     Literal["auto", "on", "off"],
     tyro.conf.arg(help="Write TensorBoard files: where it is installed (auto), on, or off."),
 ]
+
+
+_PATHS = ("--out", "--data", "--config", "--start-from", "--plugin", "--audio", "--from")
+_LISTS = ("--set", "--until", "--only", "--plugin")
 
 
 def option(metavar: str, help: str) -> Any:
@@ -35,8 +40,11 @@ def parse(flags: type[T], argv: list[str], command: str, description: str | None
         print(_wrapped(description), end="\n\n")  # tyro's own rendering breaks words at the terminal's edge
     given = [argument.partition("=")[0] for argument in argv if argument.startswith("--")]
     for name in given:
-        if given.count(name) > 1 and name not in ("--set", "--until", "--only"):
+        if given.count(name) > 1 and name not in _LISTS:
             raise UsageError(f"{name} is given {given.count(name)} times; expected once")
+    for argument, value in zip(argv, [*argv[1:], None], strict=True):
+        if argument.removesuffix("=") in _PATHS and (value == "" or argument.endswith("=")):
+            raise UsageError(f"{argument.removesuffix('=')} is empty: expected a path")
     return tyro.cli(flags, args=argv, prog=f"scornn {command}", description="")
 
 
@@ -51,6 +59,11 @@ def task_names() -> list[str]:
     """The names of the catalogue of tasks, read from its source: help is given without importing torch."""
     sources = sorted((Path(__file__).parents[1] / "tasks").glob("*.py"))
     return sorted(name for source in sources for name in _ENTRY.findall(source.read_text(encoding="utf-8")))
+
+
+def filled(text: str) -> str:
+    """A long line, broken at words to the width of the terminal; whole where nobody looks."""
+    return textwrap.fill(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text
 
 
 def wanted(choice: str) -> bool | None:

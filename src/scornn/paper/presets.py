@@ -19,6 +19,13 @@ from scornn.train.distributed import default_threads
 from scornn.train.tables import Table, merge
 from scornn.train.validate import suggest
 
+_PLAIN: Table = {
+    "model": {"hidden": 128},
+    "optimizer": {"rest": {"kind": "adam", "lr": 1e-3}, "recurrent": {"kind": "rmsprop", "lr": 1e-4}},
+    "epochs": 10,
+}
+"""Where neither the paper nor the task says anything."""
+
 
 @cache
 def presets() -> dict[str, Preset]:
@@ -57,7 +64,9 @@ def resolve(table: Table) -> tuple[Config, str]:
         return build(merge(rest, preset.config, table)), _origin(preset, table)
     stand_in = choose(task, "scornn", model.get("hidden"))
     if stand_in is None:
-        return build(merge(rest, {"model": {"name": name}}, table)), "no preset for this task"
+        entry = entry_of(task)
+        below = merge(_PLAIN, {"model": {"name": name}}, entry.defaults if entry else {})
+        return build(merge(rest, below, table)), "no setting of the paper for this task: taking plain ones"
     below = merge(stand_in.config, {"model": {"name": name}})
     del below["model"]["options"]
     said = f"the paper gives no setting of {name} for this task: taking scoRNN's (preset {stand_in.name})"

@@ -45,6 +45,7 @@ class Request:
     minutes: float | None = None
     iterations: int | None = None
     corpus: str | None = None
+    allow_partial: bool = False
     data: Path | None = None
     quiet: bool = False
 
@@ -124,6 +125,7 @@ def _jobs(items: list[Item], request: Request) -> list[_Job]:
                     seed=seed,
                     threads=1 if request.scale == "smoke" else default_threads(),
                     corpus=request.corpus,
+                    allow_partial=request.allow_partial,
                     data=str(request.data) if request.data else None,
                 )
                 if request.iterations is not None and item.kind == "training":

@@ -33,7 +33,15 @@ class Cost(Struct, frozen=True, kw_only=True):
 
 
 def settings(
-    preset: Preset, item: Item, scale: Scale, *, seed: int, threads: int, corpus: str | None, data: str | None
+    preset: Preset,
+    item: Item,
+    scale: Scale,
+    *,
+    seed: int,
+    threads: int,
+    corpus: str | None,
+    data: str | None,
+    allow_partial: bool = False,
 ) -> Config:
     """The config of one run, before a time limit."""
     table: Table = {"threads": threads, "seed": seed, "name": f"{preset.name}-s{seed}", "data": data}
@@ -42,6 +50,8 @@ def settings(
     table = merge(preset.config, table)
     if corpus is not None and table["task"]["name"] == "speech":
         table["task"]["corpus"] = corpus
+    if allow_partial and table["task"]["name"] == "speech":
+        table["task"]["allow_partial"] = True
     return build(merge(table, _smoke(table["task"]))) if scale == "smoke" else build(table)
 
 

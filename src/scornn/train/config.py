@@ -94,6 +94,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     count steps; ``eval_every = 0`` evaluates at the end of each epoch. ``stop_when`` ends the run early at
     the first evaluation at which every named metric of the test split is at least as good as its value.
     ``start`` names the weights of another run that this one began with; without it they are drawn from the seed.
+    ``plugins`` are the Python files that its task or model came from; see :mod:`scornn.plugins`.
     """
 
     format: Annotated[Literal[1], Role.RUN] = 1
@@ -113,6 +114,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     backend: Annotated[Literal["auto", "naive", "manual", "native"], Role.RUN] = "auto"
     name: Annotated[str | None, Role.FREE] = None
     data: Annotated[str | None, Role.FREE] = None
+    plugins: Annotated[tuple[str, ...], Role.FREE] = ()
 
 
 def config_type() -> type[Config]:
@@ -161,6 +163,20 @@ def config_hash(config: Config) -> str:
     table = {key: value for key, value in to_table(config).items() if known.get(key) is not Role.FREE}
     text = json.dumps(_only_set(table), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def differences(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
+    """The dotted keys in which two courses of training differ, and both values; what is free is left out."""
+    a, b = (_flat(_only_set(to_table(config))) for config in (before, now))
+    keys = (key for key in {**a, **b} if role(key) is not Role.FREE)
+    return {key: (a.get(key), b.get(key)) for key in keys if a.get(key) != b.get(key)}
+
+
+def _flat(table: Table, prefix: str = "") -> Table:
+    flat: Table = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat
 
 
 def _only_set(table: Table) -> Table:
