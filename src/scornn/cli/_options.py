@@ -33,7 +33,7 @@ def parse(flags: type[T], argv: list[str], command: str, description: str | None
         print(_wrapped(description), end="\n\n")  # tyro's own rendering breaks words at the terminal's edge
     given = [argument.partition("=")[0] for argument in argv if argument.startswith("--")]
     for name in given:
-        if given.count(name) > 1 and name not in ("--set", "--until", "--only"):
+        if given.count(name) > 1 and name not in ("--set", "--until", "--only", "--over"):
             raise UsageError(f"{name} is given {given.count(name)} times; expected once")
     return tyro.cli(flags, args=argv, prog=f"scornn {command}", description="")
 
