@@ -21,7 +21,7 @@ TensorBoard = Annotated[
 
 
 _PATHS = ("--out", "--data", "--config", "--start-from", "--plugin", "--audio", "--from")
-_LISTS = ("--set", "--until", "--only", "--plugin")
+_LISTS = ("--set", "--until", "--only", "--plugin", "--over")
 
 
 def option(metavar: str, help: str) -> Any:
