@@ -29,20 +29,40 @@ template <class T> struct ComplexUnit {
     using V = Vec<T>;
     static constexpr int kParts = 2;
     static constexpr T eps = ComplexModReLU<T>::eps;
+
+    // z = scale (near[0] + i near[1]) with a power of two, so that the squares neither overflow nor underflow.
+    static SCORNN_INLINE V split(const V (&z)[2], V (&near)[2]) {
+        using Word = typename Lane<T>::Bits;
+        constexpr Word one = Word(1) << Exp<T>::mantissa, most = 2 * Exp<T>::bias;  // exponents go from 0 to most + 1
+        const Bits<T> low = one - Bits<T>{}, high = (most - 1) * one - Bits<T>{};
+        const V x = absolute<T>(z[0]), y = absolute<T>(z[1]);
+        Bits<T> exponent = bits<T>(x > y ? x : y) & ((most + 1) * one);
+        exponent = exponent < low ? low : exponent;
+        exponent = exponent > high ? high : exponent;
+        const V inverse = (V)(most * one - exponent);
+        near[0] = z[0] * inverse;
+        near[1] = z[1] * inverse;
+        return (V)exponent;
+    }
+    static SCORNN_INLINE V length(const V (&near)[2]) { return square_root<T>(near[0] * near[0] + near[1] * near[1]); }
+
     static SCORNN_INLINE void forward(V (&z)[2], V b) {
-        const V r = square_root<T>(z[0] * z[0] + z[1] * z[1]), a = r + b, gain = a / (r + eps);
+        V near[2];
+        const V scale = split(z, near), r = scale * length(near), a = r + b, gain = a / (r + eps);
         z[0] = a <= T(0) ? V{} : z[0] * gain;
         z[1] = a <= T(0) ? V{} : z[1] * gain;
     }
     static SCORNN_INLINE V backward(V (&dh)[2], V (&z)[2], V b) {
-        const V r = square_root<T>(z[0] * z[0] + z[1] * z[1]), a = r + b, s = r + eps;
-        const V inverse = T(1) / (r * s), by_s = r * inverse, by_r = s * inverse, zero{};
-        const V u[2] = {z[0] * by_r, z[1] * by_r};
-        const V c = dh[0] * u[0] + dh[1] * u[1], gain = a * by_s, bend = c * r * (eps - b) * by_s * by_s;
+        V u[2];
+        const V scale = split(z, u), l = length(u), r = scale * l, a = r + b;
+        const V by_l = T(1) / l, by_s = T(1) / (r + eps), zero{};
+        u[0] *= by_l;
+        u[1] *= by_l;
+        const V c = dh[0] * u[0] + dh[1] * u[1], db = c * (r * by_s), gain = a * by_s, bend = db * ((eps - b) * by_s);
         const auto silent = (a <= T(0)) | (r == T(0));
         dh[0] = silent ? zero : gain * dh[0] + bend * u[0];
         dh[1] = silent ? zero : gain * dh[1] + bend * u[1];
-        return silent ? zero : c * r * by_s;
+        return silent ? zero : db;
     }
 };
 

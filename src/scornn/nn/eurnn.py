@@ -13,7 +13,9 @@ from scornn.nn.unitary import UnitaryRecurrentLayer
 from scornn.ops import rotations
 
 FORMS = ("auto", "dense", "product")
-PRODUCT_FROM = 1000  # size of the state, for each layer of rotations, from which the product is applied in every step
+# Size of the state, for each layer of rotations, from which the product is applied in every step.
+PRODUCT_FROM = 64  # on the kernel
+PRODUCT_FROM_WITHOUT_KERNEL = 1000
 
 
 def check_rotations(n: int, style: str, capacity: int) -> None:
@@ -94,6 +96,7 @@ class EURNN(UnitaryRecurrentLayer):
         check_rotations(hidden_size, style, capacity)
         self.nonlinearity, self.complex, self.units_per_state = nonlinearity, complex, 2 if complex else 1
         self.activation = "complex_modrelu" if complex else nonlinearity
+        self.readout_stride = self.units_per_state  # the real parts
         self.style, self.capacity, self.learn_h0, self.backend = style, capacity, learn_h0, backend
         self.form = check_choice("form", form, FORMS)
         self.layers = rotations.layers(hidden_size, style, capacity)
@@ -122,8 +125,10 @@ class EURNN(UnitaryRecurrentLayer):
         return rotations.apply(I if made.last is None else I.to(made.last.dtype), made).mT
 
     def runs_as_product(self) -> bool:
-        few = self.state_size >= PRODUCT_FROM * len(self.layers)
-        return self.form == "product" or (self.form == "auto" and few)
+        if self.form != "auto":
+            return self.form == "product"
+        least = PRODUCT_FROM if self.product_on_kernel() else PRODUCT_FROM_WITHOUT_KERNEL
+        return self.state_size >= least * len(self.layers)
 
     def product(self, suffix: str) -> tuple[str, list[Tensor]]:
         name = f"rotations/{'complex' if self.complex else 'real'}/{self.style}/{self.capacity}"
@@ -133,17 +138,6 @@ class EURNN(UnitaryRecurrentLayer):
         if self.complex:
             return super().recurrent_matrix(suffix)
         return self.unitary_matrix(suffix).to(self.tensor(f"weight_ih{suffix}").dtype)
-
-    def readout(self, h: Tensor) -> Tensor:
-        """The real part of complex states."""
-        return h[..., ::2] if self.complex else h
-
-    def reads_in_one_pass(self) -> bool:
-        return not self.complex and super().reads_in_one_pass()
-
-    @property
-    def readout_size(self) -> int:
-        return self.hidden_size * self.num_directions
 
     def extra_repr(self) -> str:
         layers = f"capacity={self.capacity}" if self.style == "tunable" else f"style={self.style}"
