@@ -2,7 +2,7 @@
 
 RMSprop comes in three flavours, because "RMSprop" was not one algorithm in the programs that the paper compares:
 they differ in the decay, in the start of the second moment and in the place of ε, and the first hundreds of steps
-with them (FACTS: the TensorFlow flavour starts its second moment at one, which acts as a warm-up).
+with them (the TensorFlow flavour starts its second moment at one, which acts as a warm-up).
 """
 
 from __future__ import annotations
@@ -177,7 +177,8 @@ class StiefelStep(Optimizer):
                 if p.grad is None:
                     continue
                 g = self._normalised(p, group) if group["rms"] else p.grad
-                W, G = torch.view_as_complex(p), torch.view_as_complex(g.contiguous())
+                g = g.clone(memory_format=torch.contiguous_format)  # DDP's gradients may begin at an odd place
+                W, G = torch.view_as_complex(p), torch.view_as_complex(g)
                 B = G @ W.mH - W @ G.mH
                 I = torch.eye(W.shape[0], dtype=W.dtype, device=W.device)
                 W.copy_(torch.linalg.solve(I + group["lr"] / 2 * B, (I - group["lr"] / 2 * B) @ W))

@@ -110,7 +110,7 @@ def test_threads_do_not_change_y_or_x(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_kernel
 def test_opcheck() -> None:
     tensors, _ = problem(4, 3, 6, 2, 5, "modrelu", False)
-    torch.library.opcheck(torch.ops.scornn.readout_forward.default, (*tensors, "modrelu", None, False))
+    torch.library.opcheck(torch.ops.scornn.native_reading_forward.default, (*tensors, "modrelu", None, False))
 
 
 @needs_kernel

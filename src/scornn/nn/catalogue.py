@@ -37,14 +37,21 @@ MODELS: dict[str, Model] = {}
 
 
 def model(
-    name: str, *, label: str, colour: int, marker: str, summary: str, equation: str, source: str
+    name: str,
+    *,
+    label: str = "",
+    colour: int = 0,
+    marker: str = "o",
+    summary: str = "",
+    equation: str = "",
+    source: str = "",
 ) -> Callable[[Layer], Layer]:
-    """Enter a layer into the catalogue."""
+    """Enter a layer into the catalogue; its label is its name unless told otherwise."""
 
     def enter(layer: Layer) -> Layer:
         if name in MODELS:
             raise ValueError(f"a model named {name!r} is there already: {MODELS[name].layer.__qualname__}")
-        MODELS[name] = Model(name, layer, label, colour, marker, summary, equation, source)
+        MODELS[name] = Model(name, layer, label or name, colour, marker, summary, equation, source)
         return layer
 
     return enter

@@ -3,7 +3,7 @@
 import inspect
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Literal, NamedTuple
 
@@ -48,12 +48,31 @@ def build_model(config: Config, task: Task) -> SequenceModel:
     if kind is not None and "backend" in inspect.signature(kind).parameters:
         # a rung that a model lacks is its naive one
         options["backend"] = config.backend if config.backend in (*kind.BACKENDS, "native") else "naive"
+    if kind is not None:
+        _check_options(model.name, kind, model.options)
     try:
         layer = build(model.name, task.input_size, model.hidden, **options)
     except (ValueError, TypeError) as error:
         raise UsageError(f"model.name = {model.name}, model.options = {model.options}: {error}") from None
     readout: dict[str, Any] = {} if model.readout is None else msgspec.structs.asdict(model.readout)
     return SequenceModel(layer, task.output_size, read=task.read, **readout)
+
+
+_NOT_OPTIONS = {"input_size", "hidden_size", "batch_first", "device", "dtype", "backend"}
+
+
+def _check_options(name: str, kind: type, given: Mapping[str, Any]) -> None:
+    """Refuse what a layer does not take, in the user's words."""
+    known: list[str] = []
+    for base in kind.__mro__:  # a constructor with **kwargs hands them on
+        parameters = inspect.signature(base.__init__).parameters.values() if "__init__" in base.__dict__ else []
+        known += [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        if parameters and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    takes = [word for word in dict.fromkeys(known) if word not in {*_NOT_OPTIONS, "self", "mode"}]
+    for key in given:
+        if key not in takes:
+            raise UsageError(f"model.options.{key}: {name} takes no {key}; its options are {', '.join(takes)}")
 
 
 def seed_everything(seed: int) -> None:
@@ -97,17 +116,24 @@ class Engine:
         self._total = config.steps or (config.epochs or 0) * self._steps_per_epoch
         rule = config.optimizer.average
         self.average = averaged(self.model, rule) if rule and self.model.layer.averages else None
+        if world.rank:  # weights are drawn alike, dropout is not
+            torch.manual_seed(config.seed + (world.rank << 32))
 
     def step(self, epoch: int, number: int, stop: bool = False, clock: Clock | None = None) -> Outcome:
         """Batch ``number`` of ``epoch``, forward, backward, update.
 
         Raises :class:`DivergedError`, with the parameters untouched, if the loss or the gradient is not finite.
         """
-        batch = self.task.batch("train", epoch, number).shard(self.world.rank, self.world.size)
+        whole = self.task.batch("train", epoch, number)
+        batch = whole.shard(self.world.rank, self.world.size)
+        if empty := batch.size == 0:  # DDP wants a backward pass of every process: one sample, which does not count
+            batch = whole.shard(0, whole.size)
         batch = batch.to(self.world.device)
         if clock:
             clock("data")
         total, count = self.task.loss(self._forward(batch.inputs, batch.lengths), batch)
+        if empty:
+            total, count = total * 0, 0
         stopping = float(stop)
         if self.world.size == 1:
             loss = total / count
