@@ -10,8 +10,7 @@ from torch import Tensor
 from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice
 from scornn.nn.gates import GatedLayer
-from scornn.ops import lstm, native
-from scornn.ops.custom import NOT_UNDER_TRANSFORM, under_transform
+from scornn.ops import lstm
 
 
 @model(
@@ -82,15 +81,7 @@ class LSTM(GatedLayer):
         """Whether the kernel, and not torch's loop, runs an input such as x."""
         if self.backend == "naive":
             return False
-        why_not = _why_no_kernel()
-        if why_not is None and x.device.type not in ("cpu", "meta"):
-            why_not = f"it runs on the CPU, got an input on {x.device}"
-        if why_not is None and x.dtype not in (torch.float32, torch.float64):
-            why_not = f"it takes float32 or float64, got {x.dtype}"
-        if why_not is None and self.proj_size:
-            why_not = "it has no projections (proj_size)"
-        if why_not is None and under_transform():
-            why_not = NOT_UNDER_TRANSFORM
+        why_not = "it has no projections (proj_size)" if self.proj_size else lstm.RUNGS[0].why_not(x)
         if why_not is not None and self.backend == "native":
             raise RuntimeError(f'backend="native" cannot run: {why_not}')
         return why_not is None
@@ -106,11 +97,3 @@ class LSTM(GatedLayer):
         h, c = h0
         output, h_n, c_n = lstm.kernel(x, h, c, W, U, b, batch_sizes, reverse)
         return output, (h_n, c_n)
-
-
-def _why_no_kernel() -> str | None:
-    return native.unavailable()
-
-
-# What torch.compiler.assume_constant_result does; calling it would import the compiler, a second at every start.
-vars(_why_no_kernel)["_dynamo_marked_constant"] = True
