@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -196,6 +197,16 @@ def test_a_study_of_another_config_is_refused(sweep: Sweep, capsys: pytest.Captu
     assert sweep("--over", "model.options.rho=1,2", "--out", "c") == 2
     assert main(["sweep", "resume", "c"]) == 2
     assert main(["sweep", "report", "nowhere"]) == 2
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["sweep", "--help"], ["sweep", "resume", "--help"]])
+def test_help_imports_neither_torch_nor_optuna(arguments: list[str]) -> None:
+    code = (
+        f"import sys; from scornn.cli import main; main({arguments}); print({{'torch', 'optuna'}} & set(sys.modules))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.endswith("set()\n")
+    assert "sweep" in said
 
 
 def test_optuna_missing(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

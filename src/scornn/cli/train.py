@@ -39,7 +39,9 @@ class Flags:
     )
     model: Annotated[str | None, option("NAME", "The layer; scornn unless told otherwise.")] = None
     hidden: Annotated[str | None, option("N", "State size n.")] = None
-    rho: Annotated[str | None, option("R", "How many entries of D are -1: 0 to n, or a fraction such as n/2.")] = None
+    rho: Annotated[
+        str | None, option("R", "How many entries of D are -1: 0 to n, a fraction such as n/2, or auto.")
+    ] = None
     length: Annotated[str | None, option("T", "Length T of copying and adding.")] = None
     iterations: Annotated[str | None, option("N", "Train for N steps.")] = None
     epochs: Annotated[str | None, option("N", "Train for N epochs.")] = None
@@ -102,11 +104,13 @@ def main(argv: list[str]) -> int:
     flags = parse(Flags, argv, "train", __doc__)
 
     from scornn.paper.presets import resolve
+    from scornn.sweep.rho import settle
     from scornn.train.program import start
 
-    config, origin = resolve(settings(flags))
+    given, chosen = settle(settings(flags))
+    config, origin = resolve(given)
     if not flags.quiet and os.environ.get("RANK", "0") == "0":
-        print(origin, flush=True)
+        print(*filter(None, (chosen, origin)), sep="\n", flush=True)
     result = start(
         config,
         Path(flags.out) if flags.out else None,
