@@ -45,7 +45,9 @@ class Flags:
     ] = None
     model: Annotated[str | None, option("NAME", "The layer; scornn unless told otherwise.")] = None
     hidden: Annotated[str | None, option("N", "State size n.")] = None
-    rho: Annotated[str | None, option("R", "How many entries of D are -1: 0 to n, or a fraction such as n/2.")] = None
+    rho: Annotated[
+        str | None, option("R", "How many entries of D are -1: 0 to n, a fraction such as n/2, or auto.")
+    ] = None
     length: Annotated[str | None, option("T", "Length T of copying and adding.")] = None
     iterations: Annotated[str | None, option("N", "Train for N steps.")] = None
     epochs: Annotated[str | None, option("N", "Train for N epochs.")] = None
@@ -116,14 +118,16 @@ def main(argv: list[str]) -> int:
     flags = parse(Flags, argv, "train", __doc__)
 
     from scornn.paper.presets import resolve
+    from scornn.sweep.rho import settle
     from scornn.train.program import start
     from scornn.train.progress import tell
 
-    table = settings(flags)
+    table, chosen = settle(settings(flags))
     config, origin = resolve(table)
     config = looking_often(config, table)
     if not flags.quiet and os.environ.get("RANK", "0") == "0":
-        tell(filled(origin))
+        for line in filter(None, (chosen, origin)):
+            tell(filled(line))
     result = start(
         config,
         Path(flags.out) if flags.out else None,

@@ -107,7 +107,7 @@ def heat_map(points: Sequence[Point], x: Scale, y: Scale, metric: str, goal: str
         x.dress(axes, "x")
         y.dress(axes, "y")
         colours = _HEAT if goal == "max" else f"{_HEAT}_r"
-        drawn = axes.pcolormesh(*edges, np.ma.masked_invalid(cells), cmap=colours, edgecolors="none")
+        drawn = axes.pcolormesh(*edges, np.ma.masked_invalid(cells), cmap=colours, edgecolors=MUTED, linewidth=0.5)
         axes.set(xlim=(edges[0][0], edges[0][-1]), ylim=(edges[1][0], edges[1][-1]))
         early = [p for p in points if p.value is None]
         places = [[s.place(p.values[s.axis.key]) for p in early] for s in (x, y)]

@@ -92,10 +92,11 @@ def _cards(trials: Trials, every: Sequence["FrozenTrial"], best: Sequence["Froze
         ("running", sum(t.state.name == "RUNNING" for t in every)),
         ("waiting", trials.plan.trials - len(every)),
     ]
+    names = short_names([axis.key for axis in trials.axes])
     cards = [Card("Trials", str(trials.plan.trials), "", [f"{count} {word}" for word, count in counts if count])]
     for place, trial in enumerate(best[:3]):
         test = trial.user_attrs.get("test")
-        lines = [f"{key.rsplit('.', 1)[-1]} = {_shown(value)}" for key, value in trial.params.items()]
+        lines = [f"{names[key]} = {_shown(trial.params[key])}" for key in names]
         if trials.plan.objective.split == "valid" and test is not None:
             lines.append(f"test {metric} {number(test)}")
         name = "Best" if place == 0 else f"Place {place + 1}"

@@ -101,11 +101,7 @@ class Trials:
         from optuna.trial import Trial, TrialState
 
         with held(self._claim_lock()), self.errors():
-            trials = self.all()
-            for trial in trials:
-                if trial.state == TrialState.RUNNING and not self._runs(trial):
-                    with suppress(UpdateFinishedTrialError):
-                        self.storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+            self._take_back()
             for trial in self.all():
                 if trial.state != TrialState.WAITING:
                     continue
@@ -117,6 +113,20 @@ class Trials:
                         self.study.sampler = self._sampler(trial.number)
                         return Trial(self.study, trial._trial_id)
         return None
+
+    def take_back(self) -> None:
+        """Let trials of processes that are gone wait again. Only for a process that runs none itself."""
+        with held(self._claim_lock()), self.errors():
+            self._take_back()
+
+    def _take_back(self) -> None:
+        from optuna.exceptions import UpdateFinishedTrialError
+        from optuna.trial import TrialState
+
+        for trial in self.all():
+            if trial.state == TrialState.RUNNING and not self._runs(trial):
+                with suppress(UpdateFinishedTrialError):
+                    self.storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
 
     def _claim_lock(self) -> Path:
         """One for all processes that can see the journal, or this directory."""
@@ -140,7 +150,7 @@ class Trials:
         from optuna.pruners import MedianPruner, NopPruner, SuccessiveHalvingPruner
 
         if self.plan.prune == "halving":
-            return SuccessiveHalvingPruner(min_resource=max(1, total // 9), reduction_factor=3)
+            return SuccessiveHalvingPruner(min_resource=max(1, total // 8), reduction_factor=2)
         return MedianPruner(4, n_warmup_steps=total // 6) if self.plan.prune == "median" else NopPruner()
 
     def release(self, trial_id: int) -> None:
