@@ -7,6 +7,7 @@ from typing import Any
 
 from scornn.paper.experiments import Preset
 from scornn.paper.presets import presets
+from scornn.report.settings import setting_name
 from scornn.train.config import build, to_table
 from scornn.train.tables import Table, merge
 
@@ -15,14 +16,6 @@ _ALWAYS_FREE |= {"eval_every", "log_every", "checkpoint_every"}
 _FREE_OF_TASK = {f"task.{key}" for key in ("train_size", "test_size", "batch", "eval_batch", "corpus", "allow_partial")}
 _AVERAGE = ("optimizer.average", "optimizer.average.decay", "optimizer.average.warmup")
 """A second column of results; the run itself is the same with it and without."""
-_WORDS = {
-    "model.hidden": "n",
-    "task.length": "T",
-    "task.corpus": "corpus",
-    "task.train_size": "training samples",
-    "task.test_size": "test samples",
-    "task.batch": "batch",
-}
 
 
 def preset_of(config: Mapping[str, Any]) -> Preset | None:
@@ -42,7 +35,7 @@ def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:
         k for k in {**there, **here} if k.split(".")[0] not in _ALWAYS_FREE and k not in ("task.eval_batch", *_AVERAGE)
     ):
         if here.get(key) != there.get(key) and key in here:
-            name = _WORDS.get(key, key.removeprefix("model.options."))
+            name = setting_name(key)
             instead = f" instead of {_number(there[key])}" if key in there else ""
             found.append(f"{name} {_number(here[key])}{instead}")
     return found
@@ -75,7 +68,7 @@ def sizes(config: Mapping[str, Any]) -> list[str]:
     """The sizes of a reduced run in words: "n 8", "T 20"."""
     here = _flat(config)
     keys = ("model.hidden", "task.length", "task.batch", "task.train_size", "task.corpus")
-    return [f"{_WORDS[key]} {_number(here[key])}" for key in keys if key in here]
+    return [f"{setting_name(key)} {_number(here[key])}" for key in keys if key in here]
 
 
 def is_reduced(config: Mapping[str, Any], preset: Preset) -> bool:
