@@ -131,7 +131,7 @@ def test_the_table_of_the_readme(results: Path, tmp_path: Path) -> None:
     record.rebuild(results, readme)
     text = readme.read_text()
     assert text.startswith(f"before\n{record.BEGIN}\nOf 94 published figures: 1 met or beaten")
-    assert "| problem | model | figure | published | here | averaged weights | verdict | how |\n|---|" in text
+    assert "| problem | model | figure | published | here | averaged weights | verdict | how |\n| --- |" in text
     assert text.endswith(f"fig-copying.svg)\n{record.END}\nafter\n")
     assert "| copying, T = 1000 | scoRNN n=190 | cross-entropy | converges immediately to zero" in text
     rows = {line.split(" | ")[1]: line for line in text.splitlines() if line.startswith("| copying")}

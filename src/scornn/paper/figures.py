@@ -117,7 +117,9 @@ def _gradients(item: Item, results: Results) -> list[Panel]:
 
 def _curves(names: Sequence[str], results: Results, read: Reader) -> list[Curve]:
     """A curve for each preset that has runs, and a dotted one of its averaged weights where they were evaluated."""
-    drawn, averages, seen = [], [], Counter[str]()
+    drawn: list[Curve] = []
+    averages: list[Curve] = []
+    seen = Counter[str]()
     for name in names:
         preset, runs = presets()[name], results.runs.get(name, [])
         model = preset.config["model"]["name"]

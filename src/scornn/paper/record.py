@@ -135,15 +135,12 @@ def table(results: Results) -> str:
         return _NO_WORD + "\n"
     blocks = [counted(results)]
     if shown[False]:
-        head = ("problem", "model", "figure", "published", "here", "averaged weights", "verdict", "how")
-        blocks.append(_markdown(head, [_cells(n, results) for n in shown[False]]))
+        columns = ["problem", "model", "figure", "published", "here", "averaged weights", "verdict", "how"]
+        blocks.append(_markdown(columns, [_cells(n, results) for n in shown[False]]))
     if shown[True]:
-        head = ("problem", "model", "published", "here", "averaged weights", "differs from the paper in", "how")
-        rows = [
-            (*(cell for k, cell in enumerate(_cells(n, results)) if k not in (2, 6, 7)), n.preset.beyond, n.budget)
-            for n in shown[True]
-        ]
-        blocks += ["Beyond the paper:", _markdown(head, rows)]
+        columns = ["problem", "model", "published", "here", "averaged weights", "differs from the paper in", "how"]
+        rows = [_cells(n, results) | {"differs from the paper in": n.preset.beyond} for n in shown[True]]
+        blocks += ["Beyond the paper:", _markdown(columns, rows)]
     pictured = [i for i in map(ITEMS.__getitem__, _SHOWN) if any(results.runs.get(name) for name in i.presets)]
     blocks += [f"![{item.title}: {item.caption}](results/figures/{item.name}.svg)" for item in pictured]
     return "\n\n".join(blocks) + "\n"
@@ -153,7 +150,7 @@ def _has_a_say(n: Number) -> bool:
     return bool(n.values) and n.published is not None and n.share >= ENOUGH and not n.budget.startswith("smoke")
 
 
-def _cells(n: Number, results: Results) -> tuple[str, ...]:
+def _cells(n: Number, results: Results) -> dict[str, str]:
     assert n.published is not None
     published = number(n.published.value) if n.published.value is not None else n.published.text
     task = {**n.preset.config["task"], **mapping(results.runs[n.preset.name][0].config.get("task"))}
@@ -162,14 +159,21 @@ def _cells(n: Number, results: Results) -> tuple[str, ...]:
     problem = {"mnist": "permuted MNIST" if task.get("permuted") else "MNIST"}.get(task["name"], task["name"])
     problem += f", T = {task['length']}" if "length" in task else ""
     problem += f" ({task['corpus']})" if "corpus" in task else ""
-    here = f"**{spread(n.values)}**" if n.complete else spread(n.values) or ""
-    averaged = spread(n.averaged) or ""
-    return problem, label(n.preset), n.measure, published, here, averaged, n.verdict, n.budget
+    return {
+        "problem": problem,
+        "model": label(n.preset),
+        "figure": n.measure,
+        "published": published,
+        "here": f"**{spread(n.values)}**" if n.complete else spread(n.values) or "",
+        "averaged weights": spread(n.averaged) or "",
+        "verdict": n.verdict,
+        "how": n.budget,
+    }
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("|" + "|".join(line) + "|" if line[0] == "---" else f"| {' | '.join(line)} |" for line in lines)
+def _markdown(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
+    lines = [[row[column] for column in columns] for row in rows]
+    return "\n".join(["| " + " | ".join(line) + " |" for line in (columns, ["---"] * len(columns), *lines)])
 
 
 def summary(results: Results) -> str:

@@ -123,8 +123,8 @@ class Run:
         """A metric at the evaluation that was best on validation."""
         step = finite(mapping(self._figures(weights).get("best_by_valid")).get("step"))
         steps, values = self.series(split, metric, weights)
-        at = np.flatnonzero(steps == step) if step is not None else []
-        return float(values[at[-1]]) if len(at) else None
+        at = values[steps == step] if step is not None else values[:0]
+        return float(at[-1]) if at.size else None
 
     def last(self, key: str) -> float | None:
         """The newest finite value of a key in any split, the summary first."""

@@ -22,6 +22,7 @@ def explain(run: Run, *, length: bool = True) -> str:
             )
         case "mnist" | "pmnist":
             order = "in one fixed random order" if task.get("permuted") or run.task == "pmnist" else "row by row"
+            order = order if length else "row by row or, permuted, in one fixed random order"
             return (
                 f"The 784 pixels of an image are read one at a time, {order}, and the class is asked at the end. "
                 "Accuracy is the share of test images that are classified right: 0.1 by guessing, 1 at best."
