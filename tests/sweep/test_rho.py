@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ def test_the_best_candidate_is_found_within_a_tenth_of_the_steps(best: int, monk
     monkeypatch.setattr(Engine, "step", step)
     table, said = rho.settle(settings(20, 1000))
     assert table == settings(20, 1000, best)
-    assert f"rho = {best} of n = 20, chosen in {len(made)} steps" in said
-    assert len(made) <= 100
+    found = re.match(rf"rho = {best} of n = 20, chosen in (\d+) steps", said)
+    assert found
+    assert len(made) <= int(found[1]) <= 100
     assert [number for own, number in made if own == best] == list(range(sum(own == best for own, _ in made)))
 
 
