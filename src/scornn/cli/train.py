@@ -60,7 +60,7 @@ class Flags:
     ] = "raw"
     seed: Annotated[str | None, option("S", "Seed of weights, data and order.")] = None
     threads: Annotated[str | None, option("N", "Threads; part of what makes a run repeatable.")] = None
-    backend: Annotated[str | None, option("B", "auto, native, manual or naive; see `scornn doctor`.")] = None
+    backend: Annotated[str | None, option("B", "auto, or one of those that `scornn doctor` lists.")] = None
     device: Annotated[str | None, option("D", "cpu or cuda.")] = None
     dataset: Annotated[str | None, option("NAME", "mnist or fashion, for the tasks mnist and pmnist.")] = None
     corpus: Annotated[str | None, option("NAME", "timit, iban or folder, for the task speech.")] = None

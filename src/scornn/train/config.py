@@ -11,7 +11,7 @@ import operator
 import re
 from collections.abc import Mapping
 from functools import cache, reduce
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -111,7 +111,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stop_when: Annotated[dict[str, float], Role.FREE] = {}
     threads: Annotated[int, Meta(ge=1, le=1024), Role.RUN]
     device: Annotated[Literal["cpu", "cuda"], Role.RUN] = "cpu"
-    backend: Annotated[Literal["auto", "naive", "manual", "native"], Role.RUN] = "auto"
+    backend: Annotated[str, Role.RUN] = "auto"
     name: Annotated[str | None, Role.FREE] = None
     data: Annotated[str | None, Role.FREE] = None
     plugins: Annotated[tuple[str, ...], Role.FREE] = ()
