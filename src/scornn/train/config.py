@@ -125,9 +125,10 @@ def config_type() -> type[Config]:
 @cache
 def _with_tasks(kinds: tuple[Any, ...]) -> type[Config]:
     task = reduce(operator.or_, kinds)
-    return msgspec.defstruct(
+    made: type[Any] = msgspec.defstruct(
         "Config", [("task", task)], bases=(Config,), frozen=True, kw_only=True, forbid_unknown_fields=True
     )
+    return made
 
 
 def role(key: str) -> Role | None:

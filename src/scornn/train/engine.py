@@ -65,7 +65,8 @@ def _check_options(name: str, kind: type, given: Mapping[str, Any]) -> None:
     """Refuse what a layer does not take, in the user's words."""
     known: list[str] = []
     for base in kind.__mro__:  # a constructor with **kwargs hands them on
-        parameters = inspect.signature(base.__init__).parameters.values() if "__init__" in base.__dict__ else []
+        own = base.__dict__.get("__init__")
+        parameters = inspect.signature(own).parameters.values() if own else []
         known += [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
         if parameters and not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
