@@ -12,6 +12,7 @@ Examples:
     scornn train pmnist --hidden 512 --epochs 10 --data ~/datasets
     scornn train mnist --start-from runs/mnist-scornn-170-s5544 --epochs 2 --lr 1e-4 --recurrent-lr 1e-5
     scornn train copying --set optimizer.rest.kind=adam --set model.options.num_layers=2
+    scornn train mine --plugin mine.py                a task or model of your own, whose code is run
     torchrun --nproc-per-node 2 -m scornn train mnist --out runs/two
 
 Ctrl-C saves and says how to go on; `scornn resume RUN` continues as if nothing had happened.

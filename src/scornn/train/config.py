@@ -11,7 +11,7 @@ import operator
 import re
 from collections.abc import Mapping
 from functools import cache, reduce
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -125,10 +125,10 @@ def config_type() -> type[Config]:
 @cache
 def _with_tasks(kinds: tuple[Any, ...]) -> type[Config]:
     task = reduce(operator.or_, kinds)
-    made = msgspec.defstruct(
+    made: type[Any] = msgspec.defstruct(
         "Config", [("task", task)], bases=(Config,), frozen=True, kw_only=True, forbid_unknown_fields=True
     )
-    return cast("type[Config]", made)
+    return made
 
 
 def role(key: str) -> Role | None:
