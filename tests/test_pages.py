@@ -16,7 +16,9 @@ IMPORTED = re.compile(r"""@import[^;]*//|url\(\s*["']?(?:https?:)?//""")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("pages")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", str(out / "trees")]
-    done = subprocess.run([*command, str(ROOT / "docs"), str(out / "html")], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, str(ROOT / "docs"), str(out / "html")], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return out / "html"
 
