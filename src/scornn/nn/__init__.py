@@ -19,6 +19,7 @@ from scornn.nn.exprnn import DTriv, ExpRNN
 from scornn.nn.scurnn import ScuRNN
 from scornn.nn.spectral import SpectralRNN
 from scornn.nn.henaff import Henaff
+from scornn.nn.linear_memory import LinearMemory
 from scornn.nn.model import SequenceModel
 # isort: on
 
@@ -37,6 +38,7 @@ __all__ = [
     "ExpRNN",
     "FullURNN",
     "Henaff",
+    "LinearMemory",
     "OrthogonalRecurrentLayer",
     "RecurrentLayer",
     "ScoRNN",

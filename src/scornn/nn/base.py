@@ -110,6 +110,10 @@ class RecurrentLayer(nn.Module):
         output, h_n = self.run(suffix, x, h0, batch_sizes, reverse)
         return F.linear(self.readout(output), *head), h_n
 
+    def run_last(self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool) -> Tensor:
+        """The last state alone, ``(B, state_size)``; arguments as :meth:`run`."""
+        return self.run(suffix, x, h0, batch_sizes, reverse)[1]
+
     def tensor(self, name: str) -> Tensor:
         """A parameter or buffer, or what stands in its place (``torch.func.functional_call``)."""
         value: Tensor = getattr(self, name)
@@ -167,11 +171,19 @@ class RecurrentLayer(nn.Module):
         return [f"_l{layer}", f"_l{layer}_reverse"][: self.num_directions]
 
     def forward(
-        self, input: Tensor | PackedSequence, hx: Tensor | None = None, *, head: Head | None = None
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """As torch.nn.RNN. With a ``head`` (V, c) the first result is V·readout(h_t) + c in place of the states h_t."""
+        self,
+        input: Tensor | PackedSequence,
+        hx: Tensor | None = None,
+        *,
+        head: Head | None = None,
+        need_output: bool = True,
+    ) -> tuple[Any, Tensor]:
+        """As torch.nn.RNN. With a ``head`` (V, c) the first result is V·readout(h_t) + c in place of the states h_t.
+
+        With ``need_output=False`` it is None.
+        """
         if isinstance(input, PackedSequence):
-            return self._forward_packed(input, hx, head)
+            return self._forward_packed(input, hx, head, need_output)
         if input.dim() not in (2, 3):
             raise ValueError(f"{self._name}: Expected input to be 2D or 3D, got {input.dim()}D tensor instead")
         batched = input.dim() == 3
@@ -183,28 +195,38 @@ class RecurrentLayer(nn.Module):
             x = x.transpose(0, 1)
         if hx is not None and not batched:
             hx = hx.unsqueeze(1)
-        output, h_n = self._stack(x, hx, x.shape[1], None, head)
+        output, h_n = self._stack(x, hx, x.shape[1], None, head, need_output)
+        if output is None:
+            return None, h_n if batched else h_n.squeeze(1)
         if not batched:
             return output.squeeze(1), h_n.squeeze(1)
         return output.transpose(0, 1) if self.batch_first else output, h_n
 
     def _forward_packed(
-        self, input: PackedSequence, hx: Tensor | None, head: Head | None
-    ) -> tuple[PackedSequence, Tensor]:
+        self, input: PackedSequence, hx: Tensor | None, head: Head | None, need_output: bool
+    ) -> tuple[PackedSequence | None, Tensor]:
         data, batch_sizes, sorted_indices, unsorted_indices = input
         if hx is not None:
             if hx.dim() != 3:
                 raise RuntimeError(f"For packed input, hx should be 3-D but got {hx.dim()}-D tensor")
             if sorted_indices is not None:
                 hx = hx.index_select(1, sorted_indices)
-        output, h_n = self._stack(data, hx, int(batch_sizes[0]), batch_sizes, head)
+        output, h_n = self._stack(data, hx, int(batch_sizes[0]), batch_sizes, head, need_output)
         if unsorted_indices is not None:
             h_n = h_n.index_select(1, unsorted_indices)
+        if output is None:
+            return None, h_n
         return PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices), h_n
 
     def _stack(
-        self, x: Tensor, hx: Tensor | None, batch: int, batch_sizes: Tensor | None, head: Head | None
-    ) -> tuple[Tensor, Tensor]:
+        self,
+        x: Tensor,
+        hx: Tensor | None,
+        batch: int,
+        batch_sizes: Tensor | None,
+        head: Head | None,
+        need_output: bool,
+    ) -> tuple[Tensor | None, Tensor]:
         x, hx = self._check_input(x, hx, batch)
         last_states = []
         for layer in range(self.num_layers):
@@ -212,12 +234,17 @@ class RecurrentLayer(nn.Module):
             for direction, suffix in enumerate(self._suffixes(layer)):
                 index = layer * self.num_directions + direction
                 h0 = self.initial_state(suffix, batch, x) if hx is None else hx[index]
+                if not need_output and layer == self.num_layers - 1:
+                    last_states.append(self.run_last(suffix, x, h0, batch_sizes, reverse=direction == 1))
+                    continue
                 if head is not None and not self.bidirectional and layer == self.num_layers - 1:
                     output, h_n = self.run_and_read(suffix, x, h0, batch_sizes, False, head)
                 else:
                     output, h_n = self.run(suffix, x, h0, batch_sizes, reverse=direction == 1)
                 outputs.append(output)
                 last_states.append(h_n)
+            if not outputs:
+                return None, torch.stack(last_states)
             x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
             if self.dropout and layer < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)

@@ -61,6 +61,7 @@ class SequenceModel(nn.Module):
         weight = next(layer.parameters())
         self._directions = 2 if layer.bidirectional else 1
         self._takes_head = isinstance(layer, RecurrentLayer) and "head" in signature(layer.forward).parameters
+        self._last_alone = isinstance(layer, RecurrentLayer) and "need_output" in signature(layer.forward).parameters
         size = getattr(layer, "readout_size", None) or int(layer.hidden_size) * self._directions  # torch's have none
         make: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype}
         self.head: nn.Linear | nn.Sequential
@@ -86,7 +87,8 @@ class SequenceModel(nn.Module):
                 return self._on_padding(inputs, lengths)
             sequence = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
         if self.read == "last":
-            h = self._last(self.layer(sequence)[1])
+            alone = {"need_output": False} if self._last_alone else {}
+            h = self._last(self.layer(sequence, **alone)[1])
             y: Tensor = self.head(self._readout(h))
             return y
         every = self._every_state(sequence)
