@@ -50,7 +50,8 @@ std::int32_t run(const scornn_sequence *s, const scornn_gradients *g, std::int64
     if (!s || s->steps < 1 || s->batch < 0 || s->hidden < 1 || s->input < 1 || begin < 0 || begin > end ||
         end > s->batch || (s->dtype != SCORNN_FLOAT32 && s->dtype != SCORNN_FLOAT64) ||
         (s->activation == SCORNN_COMPLEX_MODRELU && s->hidden % 2 != 0) || s->heads < 0 || (g && g->V && !g->y) ||
-        (s->activation == SCORNN_LSTM && (s->heads > 0 || (g && !s->gates) || !s->gates != !s->cells)))
+        (s->activation == SCORNN_LSTM && (s->heads > 0 || (g && !s->gates) || !s->gates != !s->cells)) ||
+        (s->activation == SCORNN_ROTATIONS && (s->heads > 0 || (!s->U && s->input != s->hidden))))
         return SCORNN_INVALID;
     const std::int32_t isa = s->isa == SCORNN_ISA_BEST ? best() : s->isa;
     if (!supported(isa)) return SCORNN_INVALID;

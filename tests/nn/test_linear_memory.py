@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 import scornn
 from scornn.nn import LinearMemory, ScoRNN, SequenceModel
-from scornn.nn.linear_memory import schur
+from scornn.nn.linear_memory import convolution_pays, schur
 
 F64 = torch.float64
 
@@ -125,6 +125,18 @@ def test_a_network_that_reads_the_last_state_makes_no_other() -> None:
     y = model(x)
     assert seen == [None]
     torch.testing.assert_close(y, model.head(layer(x)[0][-1]), rtol=1e-4, atol=1e-5)
+
+
+def test_a_head_on_every_state_is_a_convolution_where_that_costs_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert convolution_pays(1000, 20, 10, 190, 9)
+    assert not convolution_pays(300, 20, 129, 224, 129)
+    model = SequenceModel(LinearMemory(2, 6, dtype=F64), 3).double()
+    x, h0 = torch.randn(50, 4, 2, dtype=F64), torch.randn(1, 4, 6, dtype=F64)
+    head = (model.head.weight, model.head.bias)
+    expected = [model(x), *model.layer(x, h0, head=head)]
+    monkeypatch.setattr("scornn.nn.linear_memory.convolution_pays", lambda *sizes: True)
+    for ours, theirs in zip([model(x), *model.layer(x, h0, head=head)], expected, strict=True):
+        close(ours, theirs, 1e-11)
 
 
 def test_memory_of_the_last_state_has_no_states_in_it() -> None:

@@ -16,7 +16,7 @@ from scornn.nn.convert import convert
 from scornn.nn.scornn import ScoRNN
 from scornn.ops.bank import Bank
 from scornn.ops.bank_last import last_state, read_every_state
-from scornn.ops.bank_scan import every_state
+from scornn.ops.bank_scan import FUSED, every_state
 
 STARTS = ("uniform", "cayley")
 
@@ -269,5 +269,12 @@ def schur(W: Tensor) -> tuple[Bank, Tensor]:
 
 
 def convolution_pays(steps: int, batch: int, inputs: int, hidden: int, outputs: int) -> bool:
-    """Whether a head on every state costs less as a convolution than after the scan (measured, ``docs/linear.md``)."""
-    return False
+    """Whether a head on every state costs less as a convolution than after the scan.
+
+    Nanoseconds of a training step, fitted to measurements on one core (``docs/linear.md``).
+    """
+    length = 1 << (2 * steps - 1).bit_length()
+    scan = steps * batch * hidden * (4 + 6 * (inputs > FUSED) + 0.08 * (inputs + outputs))
+    powers = steps * hidden * (20 + 0.1 * inputs * outputs)
+    transforms = length * batch * (10 * (inputs + outputs) + 3 * inputs * outputs)
+    return 1e6 + powers + transforms < scan

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from scornn.ops.bank import Bank, Order
+from scornn.ops.custom import under_transform
 
 BLOCK = 1 << 21
 """Numbers in K."""
@@ -82,4 +83,5 @@ def _head_of_powers(bank: Bank, powers: Tensor, V: Tensor, u: Tensor) -> Tensor:
 
 
 def _may_be_nonzero(h0: Tensor) -> bool:
-    return h0.requires_grad or torch.compiler.is_compiling() or h0.is_meta or bool(h0.any())
+    unknown = h0.requires_grad or torch.compiler.is_compiling() or h0.is_meta or under_transform()
+    return unknown or bool(h0.any())
