@@ -1,7 +1,8 @@
 // The activations and their gradients.
 //
 // forward(z, b) -> h.  backward(dh, h, b, db) -> dz, from the state h alone; db receives the gradient of the bias, by
-// lane. A NaN goes through every one of them: comparisons are written so that it takes the branch that keeps it.
+// lane. A NaN goes forward through every one of them: comparisons are written so that it takes the branch that keeps it.
+// Backward, a NaN state does what it does in the plain loop of PyTorch under autograd.
 #pragma once
 #include "tanh.h"
 
@@ -43,7 +44,7 @@ template <class T> struct Tanh {
     static SCORNN_INLINE V backward(V dh, V h, V, V &db) { return db = dh * (T(1) - h * h); }
 };
 
-// h = sign(z) relu(|z| + b); where h is not 0, dh/dz = 1 and dh/db = sign(h).
+// h = sign(z) relu(|z| + b); where h is not 0, dh/dz = 1 and dh/db = sign(h). The sign of a NaN is 0.
 template <class T> struct ModReLU {
     using V = Vec<T>;
     static constexpr bool pairs = false;
@@ -53,7 +54,7 @@ template <class T> struct ModReLU {
         return z == T(0) ? z * r : h;
     }
     static SCORNN_INLINE V backward(V dh, V h, V, V &db) {
-        V dz = h == T(0) ? V{} : dh;
+        V dz = h == T(0) ? V{} : h == h ? dh : dh * T(0);
         db = (V)(bits<T>(dz) ^ sign_bit<T>(h));
         return dz;
     }
@@ -68,22 +69,31 @@ template <class T> struct ComplexModReLU {
     static constexpr bool pairs = true;
     static constexpr T eps = T(1e-5);
     static SCORNN_INLINE V sum_pairs(V v) { return v + swap_pairs<T>(v); }
+    // sqrt(x^2 + y^2), whose squares neither overflow nor underflow.
+    static SCORNN_INLINE V length(V x, V y) {
+        x = absolute<T>(x), y = absolute<T>(y);
+        V scale = x > y ? x : y;
+        scale = scale == T(0) ? broadcast<T>(1) : scale;
+        x /= scale, y /= scale;
+        return scale * square_root<T>(x * x + y * y);
+    }
     static SCORNN_INLINE V forward(V z, V b) {
-        V r = square_root<T>(sum_pairs(z * z));
+        V r = length(z, swap_pairs<T>(z));
         V a = r + b;
         return a <= T(0) ? V{} : z * (a / (r + eps));
     }
     static SCORNN_INLINE V backward(V dh, V h, V b, V &db) {
-        V q = square_root<T>(sum_pairs(h * h));  // |h|
+        V q = length(h, swap_pairs<T>(h));
         V p = q - b;
-        V d = square_root<T>(p * p + T(4) * eps * q);
+        V d = length(p, T(2) * square_root<T>(eps * q));
         V r = p >= T(0) ? T(0.5) * (p + d) : T(2) * eps * q / (d - p);  // the root without cancellation
         V u = h / q;
         V c = sum_pairs(dh * u);
         V s = r + eps;
-        V dz = q / r * dh + c * r * (eps - b) / (s * s) * u;
+        V gain = b < T(0) ? q / r : (r + b) / s;  // the same number; each where it is exact
+        V dz = gain * dh + c * (r / s) * ((eps - b) / s) * u;
         V zero{};
-        db = q == T(0) ? zero : c * r / s;
+        db = q == T(0) ? zero : c * (r / s);
         return q == T(0) ? zero : dz;
     }
 };

@@ -4,12 +4,10 @@
 //     [dh_{t-1} dx_t] = [dz_t dy_{t-1}] [[W U] [V 0]],   [[dW dU] [dV .]] += [dz_t dy_{t-1}]^T [h_{t-1} x_t].
 //
 // The head's gradient thus rides along in both products; only the last state of a sequence, which no later step follows,
-// is treated by itself. [dz dy] and [h x] of some steps are kept as panels until about kDepth rows have come together;
-// then they enter the weights' gradients by one product that stays in cache.
+// is treated by itself. The second product is that of sums.h.
 #pragma once
 #include "activation.h"
-#include "product.h"
-#include "sequence.h"
+#include "sums.h"
 
 namespace scornn {
 namespace SCORNN_ISA {
@@ -34,7 +32,7 @@ SCORNN_INLINE Vec<T> differentiate(const T *dh, const T *g, i64 g_row, const T *
         if (g) d += load_first(g + r * g_row, left);
         const Vec<T> state = load_first(h + r * h_row, left);
         d = Act<T>::backward(d, state, b, db);
-        store(dz + r * kPanel<T>, state == state ? d : state);  // a NaN state has a NaN gradient
+        store(dz + r * kPanel<T>, d);
         sum += db;
     }
     return sum;
@@ -42,18 +40,16 @@ SCORNN_INLINE Vec<T> differentiate(const T *dh, const T *g, i64 g_row, const T *
 
 template <class T, template <class> class Act> class Backward {
   public:
-    Backward(const scornn_sequence &s, const scornn_gradients &g) : s_(s), g_(g), n_(s.hidden), m_(s.input), p_(g.y ? s.heads : 0) {}
+    Backward(const scornn_sequence &s, const scornn_gradients &g)
+        : s_(s), g_(g), n_(s.hidden), m_(s.input), p_(g.y ? s.heads : 0), sums_(s, g, p_) {}
 
     int run(i64 row_begin, i64 row_end) {
         const i64 most = smaller<i64>(kBlock, row_end - row_begin);
-        depth_ = larger<i64>(most, smaller<i64>(kDepth, most * s_.steps));
-        if (!pack_backward(s_, p_, g_.x != nullptr, B_) || !pack_bias(s_, bias_) || !dz_.allocate(depth_, n_ + p_) ||
-            !carry_.allocate(most, g_.x ? n_ + m_ : n_) || !db_.allocate(1, n_) || !db_chunk_.allocate(1, n_))
+        if (!pack_backward(s_, p_, g_.x != nullptr, B_) || !pack_bias(s_, bias_) || !sums_.allocate(most, kDepth) ||
+            !carry_.allocate(most, g_.x ? n_ + m_ : n_))
             return SCORNN_OUT_OF_MEMORY;
-        const i64 width = g_.U ? n_ + m_ : n_;
-        if (weights() && (!hx_.allocate(depth_, width) || !G_.allocate(n_ + p_, width))) return SCORNN_OUT_OF_MEMORY;
         for_each_block(row_begin, row_end, [this](i64 begin, i64 rows) { run_block(begin, rows); });
-        write_sums();
+        sums_.write();
         return SCORNN_OK;
     }
 
@@ -71,7 +67,7 @@ template <class T, template <class> class Act> class Backward {
                 put_row(carry_, r, dh_n ? dh_n + begin * n_ : nullptr, n_);
                 if (p_) read_last(r, dy + (block.row() + r) * p_, output + (block.row() + r) * n_);
             }
-            if (filled_ + alive > depth_) add_chunk();
+            sums_.make_room(alive);
             const T *g = g_.output ? block.find(g_.output, g_.output_stride) : nullptr;
             if (g && g_.output_stride[2] != 1) {
                 add_rows(g, g_.output_stride[1], g_.output_stride[2], alive, n_, carry_);
@@ -79,48 +75,32 @@ template <class T, template <class> class Act> class Backward {
             }
             differentiate_rows(g, output + block.row() * n_, alive);
             const i64 back = index > 0 ? block.row_before() - block.row() : 0;  // from here to the step before
-            if (p_) keep_heads(dy + (block.row() + back) * p_, alive, before);
-            if (weights()) keep_inputs(block, alive, before, output + (block.row() + back) * n_, h0 + begin * n_);
+            if (p_) sums_.keep_heads(dy + (block.row() + back) * p_, alive, before);
+            sums_.keep_inputs(block, alive, before, output + (block.row() + back) * n_, h0 + begin * n_);
             Ahead ahead;
             if (index > 1) ahead.add(output + (block.row() + 2 * back) * n_, before * n_);
             if (index > 0 && g && g_.output_stride[1] == n_) ahead.add(g + back * n_, before * n_);
             const i64 first = index > 0 || dh0 ? 0 : n_ / kPanel<T>;
             const i64 last = dx ? panels<T>(n_ + m_) : width;
             if (first < last && (index > 0 || dh0 || dx))
-                multiply(dz_.at(0, filled_), dz_.stride(), alive, B_, n_ + p_, first, last, carry_.at(0, 0), carry_.stride(),
-                         ahead);
+                multiply(sums_.dz(0), sums_.dz_stride(), alive, B_, n_ + p_, first, last, carry_.at(0, 0),
+                         carry_.stride(), ahead);
             if (dx)
                 for (i64 r = 0; r < alive; ++r) carry_.get(r, n_, dx + (block.row() + r) * m_, m_);
             if (dh0)
                 for (i64 r = before; r < alive; ++r) carry_.get(r, 0, dh0 + (begin + r) * n_, n_);
-            filled_ += alive;
+            sums_.done(alive);
         }
-        add_chunk();
+        sums_.add_chunk();
     }
-
-    bool weights() const { return g_.W || g_.U || g_.V; }
 
     // What the head adds at the last state h of a sequence, row r of the block, to dh and to dV.
     void read_last(i64 r, const T *dy, const T *h) {
         for (i64 j = 0; j < n_; ++j) {
             const i64 panel = j / kPanel<T>, lane = j % kPanel<T>;
-            for (i64 i = 0; i < p_; ++i) {
-                carry_.at(panel, r)[lane] += dy[i] * B_.at(panel, n_ + i)[lane];
-                if (g_.V) G_.at(panel, n_ + i)[lane] += dy[i] * h[j];
-            }
+            for (i64 i = 0; i < p_; ++i) carry_.at(panel, r)[lane] += dy[i] * B_.at(panel, n_ + i)[lane];
         }
-    }
-
-    // dy of the step before, beside dz of this one; zero for the sequences that begin here.
-    void keep_heads(const T *dy, i64 alive, i64 before) {
-        const T zero = 0;
-        for (i64 r = 0; r < alive; ++r) {
-            if (r < before) {
-                dz_.put(filled_ + r, n_, dy + r * p_, 1, p_);
-            } else {
-                dz_.put(filled_ + r, n_, &zero, 0, p_);
-            }
-        }
+        sums_.read_last(dy, h);
     }
 
     // From dh in carry_, and the gradient g of the output (columns adjacent, or NULL), to dz.
@@ -129,7 +109,7 @@ template <class T, template <class> class Act> class Backward {
             const i64 panel = column / kPanel<T>, lane = column % kPanel<T>, left = n_ - column;
             const i64 g_row = g_.output_stride[1];
             const T *dh = carry_.at(panel, 0) + lane;
-            T *dz = dz_.at(panel, filled_) + lane, *db = db_chunk_.at(panel, 0) + lane;
+            T *dz = sums_.dz(panel) + lane;
             const Vec<T> b = load(bias_.at(panel, 0) + lane);
             Vec<T> sum;
             if (left < kWidth<T>) {
@@ -139,49 +119,15 @@ template <class T, template <class> class Act> class Backward {
             } else {
                 sum = differentiate<T, Act>(dh, nullptr, 0, h + column, n_, rows, kWidth<T>, b, dz);
             }
-            store(db, load(db) + sum);
+            sums_.add_bias(panel, lane, sum);
         }
-    }
-
-    void keep_inputs(const Block<T> &block, i64 alive, i64 before, const T *h, const T *h0) {
-        const T *x = block.find(s_.x, s_.x_stride);
-        for (i64 r = 0; r < alive; ++r) {
-            if (g_.W || g_.V) hx_.put(filled_ + r, 0, (r < before ? h : h0) + r * n_, 1, n_);
-            if (g_.U) hx_.put(filled_ + r, n_, x + r * s_.x_stride[1], s_.x_stride[2], m_);
-        }
-    }
-
-    // Adds the rows kept so far to [dW dU] and db: sums of sums, which round less than one long chain.
-    void add_chunk() {
-        const i64 first = g_.W || g_.V ? 0 : n_ / kPanel<T>;
-        if (weights())
-            add_outer(dz_, g_.V ? n_ + p_ : n_, hx_, first, panels<T>(g_.U ? n_ + m_ : n_), filled_, G_);
-        for (i64 p = 0; p < panels<T>(n_); ++p)
-            for (i64 i = 0; i < kPanel<T>; i += kWidth<T>) {
-                T *sum = db_chunk_.at(p, 0) + i, *total = db_.at(p, 0) + i;
-                store(total, load(total) + load(sum));
-                store(sum, Vec<T>{});
-            }
-        filled_ = 0;
-    }
-
-    void write_sums() {
-        T *dW = static_cast<T *>(g_.W), *dU = static_cast<T *>(g_.U), *db = static_cast<T *>(g_.b);
-        for (i64 i = 0; i < n_; ++i) {
-            if (dW) G_.get(i, 0, dW + i * n_, n_);
-            if (dU) G_.get(i, n_, dU + i * m_, m_);
-        }
-        for (i64 i = 0; g_.V && i < p_; ++i) G_.get(n_ + i, 0, static_cast<T *>(g_.V) + i * n_, n_);
-        const i64 lanes = Act<T>::pairs ? 2 : 1;
-        if (db)
-            for (i64 j = 0; j < n_ / lanes; ++j) db_.get(0, j * lanes, db + j, 1);
     }
 
     const scornn_sequence &s_;
     const scornn_gradients &g_;
     const i64 n_, m_, p_;
-    i64 depth_ = 0, filled_ = 0;
-    Panels<T> B_, bias_, carry_, dz_, hx_, G_, db_, db_chunk_;
+    Sums<T> sums_;
+    Panels<T> B_, bias_, carry_;
 };
 
 }  // namespace SCORNN_ISA

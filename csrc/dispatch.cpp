@@ -46,13 +46,35 @@ std::int32_t best() {
     return SCORNN_ISA_PORTABLE;
 }
 
+bool sizes_fit(const scornn_sequence &s) {
+    if (s.steps < 1 || s.batch < 0 || s.hidden < 1 || s.input < 1 || s.heads < 0) return false;
+    if (s.dtype != SCORNN_FLOAT32 && s.dtype != SCORNN_FLOAT64) return false;
+    if (s.activation == SCORNN_COMPLEX_MODRELU && s.hidden % 2 != 0) return false;
+    if ((s.activation == SCORNN_LSTM || s.activation == SCORNN_ROTATIONS) && s.heads > 0) return false;
+    if (s.activation == SCORNN_ROTATIONS && !s.U && s.input != s.hidden) return false;
+    std::int64_t before = s.batch;
+    for (std::int64_t t = 0; s.batch_sizes && t < s.steps; ++t) {
+        if (s.batch_sizes[t] < 1 || s.batch_sizes[t] > before || (t == 0 && s.batch_sizes[t] != before)) return false;
+        before = s.batch_sizes[t];
+    }
+    return true;
+}
+
+// Whether every array is there that the call reads or writes.
+bool arrays_there(const scornn_sequence &s, const scornn_gradients *g) {
+    const bool lstm = s.activation == SCORNN_LSTM, forward = !g;
+    if (s.activation == SCORNN_ROTATIONS) return s.x && s.h0 && s.W && s.h_n && (!forward || s.output);
+    if (!s.x || !s.h0 || !s.W || !s.U || !s.output || (forward && !s.h_n)) return false;
+    if (forward && s.heads > 0 && (!s.V || !s.c || !s.y)) return false;
+    if (g && s.heads > 0 && g->y && !s.V) return false;
+    if (g && g->V && (!g->y || s.heads == 0)) return false;
+    if (lstm && (!s.c0 || (forward && !s.c_n) || !s.gates != !s.cells || (g && !s.gates))) return false;
+    return true;
+}
+
 std::int32_t run(const scornn_sequence *s, const scornn_gradients *g, std::int64_t begin, std::int64_t end) {
-    if (!s || s->steps < 1 || s->batch < 0 || s->hidden < 1 || s->input < 1 || begin < 0 || begin > end ||
-        end > s->batch || (s->dtype != SCORNN_FLOAT32 && s->dtype != SCORNN_FLOAT64) ||
-        (s->activation == SCORNN_COMPLEX_MODRELU && s->hidden % 2 != 0) || s->heads < 0 || (g && g->V && !g->y) ||
-        (s->activation == SCORNN_LSTM && (s->heads > 0 || (g && !s->gates) || !s->gates != !s->cells)) ||
-        (s->activation == SCORNN_ROTATIONS && (s->heads > 0 || (!s->U && s->input != s->hidden))))
-        return SCORNN_INVALID;
+    if (!s || !sizes_fit(*s) || begin < 0 || begin > end || end > s->batch) return SCORNN_INVALID;
+    if (begin < end && !arrays_there(*s, g)) return SCORNN_INVALID;
     const std::int32_t isa = s->isa == SCORNN_ISA_BEST ? best() : s->isa;
     if (!supported(isa)) return SCORNN_INVALID;
     if (!g && begin == 0 && end > 0) {
@@ -77,6 +99,16 @@ std::int32_t run(const scornn_sequence *s, const scornn_gradients *g, std::int64
 
 std::int32_t scornn_abi_version(void) { return SCORNN_ABI_VERSION; }
 
+std::int64_t scornn_struct_size(std::int32_t which) {
+    switch (which) {
+        case SCORNN_STRUCT_SEQUENCE: return sizeof(scornn_sequence);
+        case SCORNN_STRUCT_GRADIENTS: return sizeof(scornn_gradients);
+        case SCORNN_STRUCT_TASK: return sizeof(scornn_task);
+        case SCORNN_STRUCT_TASKS: return sizeof(scornn_tasks);
+        default: return 0;
+    }
+}
+
 std::int32_t scornn_isa_supported(std::int32_t isa) { return supported(isa); }
 
 std::int32_t scornn_best_isa(void) { return best(); }
@@ -91,6 +123,7 @@ std::int32_t scornn_backward(const scornn_sequence *s, const scornn_gradients *g
 }
 
 void scornn_work(void *tasks) {
+    if (!tasks || !static_cast<scornn_tasks *>(tasks)->tasks) return;
     scornn_tasks &list = *static_cast<scornn_tasks *>(tasks);
     for (;;) {
         const std::int64_t number = __atomic_fetch_add(&list.next, 1, __ATOMIC_RELAXED);

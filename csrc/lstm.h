@@ -92,24 +92,20 @@ template <class T> class LstmForward {
 template <class T> class LstmBackward {
   public:
     LstmBackward(const scornn_sequence &s, const scornn_gradients &g)
-        : s_(s), g_(g), n_(s.hidden), m_(s.input), span_(panels<T>(s.hidden)), depth_(columns_of_z<T>(s)) {}
+        : s_(s), g_(g), n_(s.hidden), m_(s.input), span_(panels<T>(s.hidden)), depth_(columns_of_z<T>(s)), sums_(s, g, 0) {}
 
     int run(i64 row_begin, i64 row_end) {
         const i64 most = smaller<i64>(kBlock, row_end - row_begin);
-        kept_ = larger<i64>(most, smaller<i64>(kDepth / 2, most * s_.steps));  // four times as wide, it should stay in cache
-        if (!pack_backward(s_, 0, g_.x != nullptr, B_) || !dz_.allocate(kept_, depth_) || !db_.allocate(1, depth_) ||
+        // Four times as wide as elsewhere, a chunk should stay in cache.
+        if (!pack_backward(s_, 0, g_.x != nullptr, B_) || !sums_.allocate(most, kDepth / 2) ||
             !carry_.allocate(most, g_.x ? n_ + m_ : n_) || !dc_.allocate(most, n_))
             return SCORNN_OUT_OF_MEMORY;
-        const i64 width = g_.U ? n_ + m_ : n_;
-        if (weights() && (!hx_.allocate(kept_, width) || !G_.allocate(depth_, width))) return SCORNN_OUT_OF_MEMORY;
         for_each_block(row_begin, row_end, [this](i64 begin, i64 rows) { run_block(begin, rows); });
-        write_sums();
+        sums_.write();
         return SCORNN_OK;
     }
 
   private:
-    bool weights() const { return g_.W || g_.U; }
-
     void run_block(i64 begin, i64 rows) {
         Block<T> block(s_, begin, rows);
         const T *output = static_cast<const T *>(s_.output), *h0 = static_cast<const T *>(s_.h0);
@@ -124,21 +120,21 @@ template <class T> class LstmBackward {
                 put_row(carry_, r, dh_n ? dh_n + begin * n_ : nullptr, n_);
                 put_row(dc_, r, dc_n ? dc_n + begin * n_ : nullptr, n_);
             }
-            if (filled_ + alive > kept_) add_chunk();
+            sums_.make_room(alive);
             const i64 *stride = g_.output_stride;
             if (g_.output) add_rows(block.find(g_.output, stride), stride[1], stride[2], alive, n_, carry_);
             const i64 back = index > 0 ? block.row_before() - block.row() : 0;  // from here to the step before
             const T *c_before = cells + (block.row() + back) * n_, *h_before = output + (block.row() + back) * n_;
             for (i64 column = 0; column < n_; column += kWidth<T>)
                 differentiate(column, alive, before, block.row(), c_before, c0 + begin * n_);
-            if (weights()) keep_inputs(block, alive, before, h_before, h0 + begin * n_);
+            sums_.keep_inputs(block, alive, before, h_before, h0 + begin * n_);
             Ahead ahead;
             if (index > 0) ahead.add(gates + (block.row() + back) * kGates * n_, before * kGates * n_);
             if (index > 1) ahead.add(cells + (block.row() + 2 * back) * n_, before * n_);
             const i64 first = index > 0 || dh0 ? 0 : n_ / kPanel<T>;
             const i64 last = dx ? panels<T>(n_ + m_) : span_;
             if (index > 0 || dh0 || dx)
-                multiply(dz_.at(0, filled_), dz_.stride(), alive, B_, depth_, first, last, carry_.at(0, 0),
+                multiply(sums_.dz(0), sums_.dz_stride(), alive, B_, depth_, first, last, carry_.at(0, 0),
                          carry_.stride(), ahead);
             if (dx)
                 for (i64 r = 0; r < alive; ++r) carry_.get(r, n_, dx + (block.row() + r) * m_, m_);
@@ -146,9 +142,9 @@ template <class T> class LstmBackward {
                 if (dh0) carry_.get(r, 0, dh0 + (begin + r) * n_, n_);
                 if (dc0) dc_.get(r, 0, dc0 + (begin + r) * n_, n_);
             }
-            filled_ += alive;
+            sums_.done(alive);
         }
-        add_chunk();
+        sums_.add_chunk();
     }
 
     // From dh and dc to dz, for one vector of units of `rows` rows; c_{t-1} of row r is in c_before, or in c0 where the
@@ -171,45 +167,18 @@ template <class T> class LstmBackward {
                                        dh * t * o * (T(1) - o)};
             store(carried, dc * f);
             for (int q = 0; q < kGates; ++q) {
-                store(dz_.at(q * span_ + panel, filled_ + r) + lane, dz[q]);
+                store(sums_.dz(q * span_ + panel) + r * kPanel<T> + lane, dz[q]);
                 sum[q] += dz[q];
             }
         }
-        for (int q = 0; q < kGates; ++q) {
-            T *db = db_.at(q * span_ + panel, 0) + lane;
-            store(db, load(db) + sum[q]);
-        }
-    }
-
-    void keep_inputs(const Block<T> &block, i64 alive, i64 before, const T *h, const T *h0) {
-        const T *x = block.find(s_.x, s_.x_stride);
-        for (i64 r = 0; r < alive; ++r) {
-            if (g_.W) hx_.put(filled_ + r, 0, (r < before ? h : h0) + r * n_, 1, n_);
-            if (g_.U) hx_.put(filled_ + r, n_, x + r * s_.x_stride[1], s_.x_stride[2], m_);
-        }
-    }
-
-    void add_chunk() {
-        if (weights())
-            add_outer(dz_, depth_, hx_, g_.W ? 0 : n_ / kPanel<T>, panels<T>(g_.U ? n_ + m_ : n_), filled_, G_);
-        filled_ = 0;
-    }
-
-    void write_sums() {
-        T *dW = static_cast<T *>(g_.W), *dU = static_cast<T *>(g_.U), *db = static_cast<T *>(g_.b);
-        for (i64 i = 0; i < kGates * n_; ++i) {
-            const i64 row = column_of_z<T>(s_, i);
-            if (dW) G_.get(row, 0, dW + i * n_, n_);
-            if (dU) G_.get(row, n_, dU + i * m_, m_);
-            if (db) db_.get(0, row, db + i, 1);
-        }
+        for (int q = 0; q < kGates; ++q) sums_.add_bias(q * span_ + panel, lane, sum[q]);
     }
 
     const scornn_sequence &s_;
     const scornn_gradients &g_;
     const i64 n_, m_, span_, depth_;
-    i64 kept_ = 0, filled_ = 0;
-    Panels<T> B_, carry_, dc_, dz_, hx_, G_, db_;
+    Sums<T> sums_;
+    Panels<T> B_, carry_, dc_;
 };
 
 }  // namespace SCORNN_ISA

@@ -24,7 +24,7 @@
 
 #include <stdint.h>
 
-#define SCORNN_ABI_VERSION 5
+#define SCORNN_ABI_VERSION 6
 
 #if defined(__GNUC__)
 #define SCORNN_API __attribute__((visibility("default")))
@@ -53,8 +53,14 @@ enum scornn_isa { SCORNN_ISA_BEST = 0, SCORNN_ISA_PORTABLE = 1, SCORNN_ISA_AVX2 
 
 enum scornn_status { SCORNN_OK = 0, SCORNN_OUT_OF_MEMORY = 1, SCORNN_INVALID = 2 };
 
-/* One batch of sequences. With batch_sizes the batch is packed: step t holds the first batch_sizes[t] sequences (a
- * non-increasing sequence), its rows follow those of step t-1, and stride [0] (time) of x is not used. */
+/* One batch of sequences. With batch_sizes the batch is packed: step t holds the first batch_sizes[t] sequences, its
+ * rows follow those of step t-1, and stride [0] (time) of x is not used. The first batch size is B; none is larger than
+ * the one before it, none is under 1.
+ *
+ * x, h0, W, U and output are always there; forward needs h_n, with a head V, c and y, the LSTM c0 and c_n, its backward
+ * cells and gates. What is said to be NULL otherwise may be NULL. A call that finds another pointer NULL, batch sizes
+ * that grow, or sizes that do not fit returns SCORNN_INVALID and touches nothing; a call for no rows looks at sizes
+ * alone. How long the arrays are it cannot know. */
 struct scornn_sequence {
     int64_t steps, batch, hidden, input; /* T, B, n, m */
     int64_t heads;                       /* p, or 0: no head */
@@ -96,6 +102,15 @@ struct scornn_gradients {
 };
 
 SCORNN_API int32_t scornn_abi_version(void);
+
+/* The bytes of a struct as the library was compiled, for a caller in another language; 0 for an unknown one. */
+enum scornn_struct {
+    SCORNN_STRUCT_SEQUENCE = 0,
+    SCORNN_STRUCT_GRADIENTS = 1,
+    SCORNN_STRUCT_TASK = 2,
+    SCORNN_STRUCT_TASKS = 3
+};
+SCORNN_API int64_t scornn_struct_size(int32_t which);
 
 /* Whether this machine runs an instruction set, and which one SCORNN_ISA_BEST stands for. */
 SCORNN_API int32_t scornn_isa_supported(int32_t isa);

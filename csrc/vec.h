@@ -87,7 +87,7 @@ template <class T> SCORNN_INLINE Vec<T> square_root(Vec<T> v) {
 
 // Lanes (a, b, c, d, ...) -> (b, a, d, c, ...).
 template <class T> SCORNN_INLINE Vec<T> swap_pairs(Vec<T> v) {
-    Vec<T> w;
+    Vec<T> w = v;
     for (int i = 0; i < kWidth<T>; ++i) w[i] = v[i ^ 1];
     return w;
 }

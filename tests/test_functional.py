@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from scornn.functional import (
     inverse_scaled_cayley,
@@ -306,3 +307,28 @@ def test_orthogonality_error() -> None:
     assert orthogonality_error(torch.eye(3).expand(5, 3, 3)).shape == (5,)
     with pytest.raises(ValueError, match="square"):
         orthogonality_error(torch.zeros(2, 3))
+
+
+CONTEXTS = {
+    "meta": lambda: torch.device("meta"),
+    "fake": FakeTensorMode,
+    "inference": torch.inference_mode,
+    "no_grad": torch.no_grad,
+}
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("bandwidth", [None, 2])
+def test_no_context_leaves_anything_behind(context: str, bandwidth: int | None) -> None:
+    count = len(skew_indices(5, bandwidth)[0])
+    with CONTEXTS[context]():
+        A = skew(torch.empty(count), 5, bandwidth)
+        assert scaled_cayley(torch.zeros_like(A), torch.ones(5)).shape == (5, 5)
+    v = torch.randn(count, dtype=torch.float64, requires_grad=True)
+    A = skew(v, 5, bandwidth)
+    assert type(A) is torch.Tensor
+    assert A.device.type == "cpu"
+    row, column = skew_indices(5, bandwidth)
+    assert torch.equal(A[row, column], v)
+    A.square().sum().backward()
+    torch.testing.assert_close(v.grad, 4 * v.detach())

@@ -29,6 +29,7 @@ ROOMS = [
     ["analysis"],
     ["paper"],
     ["report"],
+    ["sweep"],
     ["cli"],
 ]
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

@@ -17,6 +17,7 @@ __all__ = [
     "ScoRNNCell",
     "__version__",
     "backends",
+    "cached",
     "convert",
     "functional",
     "nn",
@@ -28,6 +29,7 @@ __all__ = [
 if TYPE_CHECKING:
     from scornn import functional, nn, ops, optim
     from scornn.nn import ScoRNN, ScoRNNCell, parametrizations
+    from scornn.nn.caching import cached
     from scornn.nn.convert import convert
     from scornn.ops import backends
 
@@ -36,6 +38,7 @@ _HOMES = {
     "ScoRNN": "scornn.nn.scornn:ScoRNN",
     "ScoRNNCell": "scornn.nn.scornn:ScoRNNCell",
     "backends": "scornn.ops:backends",
+    "cached": "scornn.nn.caching:cached",
     "convert": "scornn.nn.convert:convert",
     "functional": "scornn.functional",
     "nn": "scornn.nn",

@@ -2,6 +2,9 @@
 
 import sys
 
-from scornn.cli import main
+try:
+    from scornn.cli import main
+except KeyboardInterrupt:
+    sys.exit(130)
 
 sys.exit(main())

@@ -7,6 +7,9 @@ unit-modulus numbers in the complex case) given as a vector, and ``W = (I + A)â
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -46,23 +49,12 @@ def skew(v: Tensor, n: int, bandwidth: int | None = None) -> Tensor:
 
 def skew_indices(n: int, bandwidth: int | None = None, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
     """Rows and columns of the free entries of an n Ã— n skew matrix, in the order of :func:`skew`."""
-    if torch.compiler.is_compiling():
-        return _skew_indices(n, bandwidth, device)
-    key = (n, bandwidth, device)
-    if key not in _kept_indices:
-        with torch.inference_mode(False):
-            _kept_indices[key] = _skew_indices(n, bandwidth, device)
-    return _kept_indices[key]
-
-
-_kept_indices: dict[tuple[int, int | None, torch.device | None], tuple[Tensor, Tensor]] = {}
-
-
-def _skew_indices(n: int, bandwidth: int | None, device: torch.device | None) -> tuple[Tensor, Tensor]:
-    band = n - 1 if bandwidth is None else bandwidth
-    count = n * band - band * (band + 1) // 2
+    if bandwidth is None or bandwidth >= n - 1:
+        row, column = torch.triu_indices(n, n, 1, device=device)
+        return row, column
+    count = n * bandwidth - bandwidth * (bandwidth + 1) // 2
     line = torch.arange(n, device=device)
-    in_row = (n - 1 - line).clamp(max=band)
+    in_row = (n - 1 - line).clamp(max=bandwidth)
     row = line.repeat_interleave(in_row, output_size=count)
     first = in_row.cumsum(0) - in_row
     column = torch.arange(count, device=device) - first[row] + row + 1
@@ -102,9 +94,15 @@ def scaled_cayley(A: Tensor, D: Tensor) -> Tensor:
     A, D = A.to(work), D.to(work)
     _require_finite(A)
     I = torch.eye(A.shape[-1], dtype=work, device=A.device)
-    with torch.autocast(A.device.type, enabled=False):
+    with _without_autocast(A):
         R = _inverse(I + A)
         return ((2 * R - I) * D.unsqueeze(-2)).to(dtype)
+
+
+def _without_autocast(A: Tensor) -> AbstractContextManager[Any]:
+    if not torch.amp.is_autocast_available(A.device.type):  # meta tensors
+        return nullcontext()
+    return torch.autocast(A.device.type, enabled=False)
 
 
 def _inverse(M: Tensor) -> Tensor:
@@ -243,7 +241,7 @@ def modrelu(z: Tensor, b: Tensor) -> Tensor:
         zero = z == 0
         modulus = torch.where(zero, 1, z).abs()
         return torch.where(zero, 0, z / modulus * torch.relu(modulus + b))
-    return z.sign() * torch.relu(z.abs() + b)
+    return torch.where(z == 0, 0, z.sign() * torch.relu(z.abs() + b))
 
 
 def orthogonality_error(W: Tensor) -> Tensor:

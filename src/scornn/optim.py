@@ -2,7 +2,7 @@
 
 RMSprop comes in three flavours, because "RMSprop" was not one algorithm in the programs that the paper compares:
 they differ in the decay, in the start of the second moment and in the place of ε, and the first hundreds of steps
-with them (FACTS: the TensorFlow flavour starts its second moment at one, which acts as a warm-up).
+with them (the TensorFlow flavour starts its second moment at one, which acts as a warm-up).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim import Optimizer
 
+from scornn.nn.layer import Recurrent
 from scornn.nn.parametrizations import ScaledCayley
 
 __all__ = ["RMSprop", "StiefelStep", "parameter_groups", "recurrent_parameters"]
@@ -176,7 +177,8 @@ class StiefelStep(Optimizer):
                 if p.grad is None:
                     continue
                 g = self._normalised(p, group) if group["rms"] else p.grad
-                W, G = torch.view_as_complex(p), torch.view_as_complex(g.contiguous())
+                g = g.clone(memory_format=torch.contiguous_format)  # DDP's gradients may begin at an odd place
+                W, G = torch.view_as_complex(p), torch.view_as_complex(g)
                 B = G @ W.mH - W @ G.mH
                 I = torch.eye(W.shape[0], dtype=W.dtype, device=W.device)
                 W.copy_(torch.linalg.solve(I + group["lr"] / 2 * B, (I - group["lr"] / 2 * B) @ W))
@@ -195,20 +197,25 @@ class StiefelStep(Optimizer):
 
 def recurrent_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that make recurrent matrices, by name: the free numbers of A, and their like in other models."""
-    found = _parameters_named_by(model, "recurrent_parameter_names")
+    found = _parameters_named_by(model, lambda module: module.recurrent_parameter_names())
     for prefix, module in model.named_modules():
         if isinstance(module, ParametrizationList) and any(isinstance(p, ScaledCayley) for p in module):
             found[f"{prefix}.original"] = module.get_parameter("original")
     return found
 
 
-def _parameters_named_by(model: nn.Module, method: str) -> dict[str, nn.Parameter]:
-    """The parameters whose names the modules give by this method of theirs."""
+def _parameters_named_by(model: nn.Module, names: Callable[[Recurrent], list[str]]) -> dict[str, nn.Parameter]:
+    """The parameters of the recurrent modules whose names these are."""
     return {
         f"{prefix}.{name}" if prefix else name: module.get_parameter(name)
         for prefix, module in model.named_modules()
-        for name in getattr(module, method, list)()
+        if isinstance(module, Recurrent)
+        for name in names(module)
     }
+
+
+def _biases(model: nn.Module) -> list[nn.Parameter]:
+    return list(_parameters_named_by(model, lambda module: module.recurrent_bias_names()).values())
 
 
 def parameter_groups(
@@ -236,7 +243,7 @@ def parameter_groups(
     if bias not in ("recurrent", "rest") and not own_rate:
         raise ValueError(f'bias must be "recurrent", "rest" or a positive rate, got {bias!r}')
     recurrent = list(recurrent_parameters(model).values())
-    biases = [] if bias == "rest" else list(_parameters_named_by(model, "recurrent_bias_names").values())
+    biases = [] if bias == "rest" else _biases(model)
     if bias == "recurrent":
         recurrent, biases = recurrent + biases, []
     ids = {id(p) for p in recurrent + biases}

@@ -133,7 +133,7 @@ def test_an_interrupted_run_says_how_to_go_on(
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_step", interrupted)
         assert train("--quiet", "--out", "run") == 130
-    assert "continue with: scornn resume run" in capsys.readouterr().out
+    assert "continue with: scornn resume run" in capsys.readouterr().err
     assert train("--quiet", "--out", "run") == 2
     assert "continue it with `scornn resume run`" in capsys.readouterr().err
     assert main(["resume", "run", "--quiet", "--tensorboard", "off"]) == 0
@@ -145,7 +145,7 @@ def test_an_interrupted_run_says_how_to_go_on(
     ("argv", "said"),
     [
         (["trian"], "unknown command 'trian'; did you mean train?"),
-        (["train"], "TASK is missing: expected one of copying, adding"),
+        (["train"], "TASK is missing: expected one of adding, copying"),
         (["train", "copyng"], "unknown task 'copyng'; did you mean copying?"),
         (["train", "copying", "--model", "lsmt"], "unknown model 'lsmt'; did you mean lstm?"),
         (["train", "copying", "--hiden", "3"], "--hidden"),

@@ -282,6 +282,44 @@ void check_refusals() {
     p.s.isa = 77;
     expect(scornn_forward(&p.s, 0, 3) == SCORNN_INVALID, "instruction set", "refusals");
     expect(scornn_abi_version() == SCORNN_ABI_VERSION, "version", "refusals");
+    expect(scornn_struct_size(SCORNN_STRUCT_SEQUENCE) == i64(sizeof(scornn_sequence)), "size", "refusals");
+    expect(scornn_struct_size(SCORNN_STRUCT_TASKS) == i64(sizeof(scornn_tasks)), "size", "refusals");
+    expect(scornn_struct_size(4) == 0, "no such struct", "refusals");
+    scornn_work(nullptr);
+    scornn_tasks none{nullptr, 1, 0};
+    scornn_work(&none);
+}
+
+// A pointer that is not there is refused, whichever it is; so are batch sizes that no packed sequence has.
+void check_missing() {
+    Problem<float> p({2, 3, 5, 1, SCORNN_MODRELU, false, false}, SCORNN_ISA_BEST);
+    const scornn_sequence whole = p.s;
+    auto forward = [&] { return scornn_forward(&p.s, 0, 3); };
+    auto backward = [&] { return scornn_backward(&p.s, &p.d, 0, 3); };
+    expect(forward() == SCORNN_OK && backward() == SCORNN_OK, "nothing missing", "missing");
+    for (const void *scornn_sequence::*field : {&scornn_sequence::x, &scornn_sequence::h0, &scornn_sequence::W,
+                                                &scornn_sequence::U, &scornn_sequence::V, &scornn_sequence::c}) {
+        p.s.*field = nullptr;
+        expect(forward() == SCORNN_INVALID, "input of forward", "missing");
+        expect((backward() == SCORNN_INVALID) == (field != &scornn_sequence::c), "input of backward", "missing");
+        p.s = whole;
+    }
+    for (void *scornn_sequence::*field : {&scornn_sequence::output, &scornn_sequence::h_n, &scornn_sequence::y}) {
+        p.s.*field = nullptr;
+        expect(forward() == SCORNN_INVALID, "result of forward", "missing");
+        expect((backward() == SCORNN_INVALID) == (field == &scornn_sequence::output), "states", "missing");
+        p.s = whole;
+    }
+    p.s.b = nullptr;
+    expect(forward() == SCORNN_OK && backward() == SCORNN_OK, "no bias", "missing");
+    p.s = whole;
+    const i64 good[] = {3, 3}, growing[] = {2, 3}, more[] = {4, 3}, ending[] = {3, 0}, fewer[] = {2, 2};
+    p.s.batch_sizes = good;
+    expect(forward() == SCORNN_OK, "good batch sizes", "missing");
+    for (const i64 *sizes : {growing, more, ending, fewer}) {
+        p.s.batch_sizes = sizes;
+        expect(forward() == SCORNN_INVALID && backward() == SCORNN_INVALID, "batch sizes", "missing");
+    }
 }
 
 // Threads on disjoint rows of the same arrays give the bits of one thread.
@@ -329,6 +367,7 @@ int main(int argc, char **argv) {
         check_lstm_grid();
         check_optional();
         check_refusals();
+        check_missing();
     }
     std::printf("%s\n", failures ? "failed" : "ok");
     return failures != 0;

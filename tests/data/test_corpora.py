@@ -60,6 +60,20 @@ def test_converted_copies_count_once(copy: Path) -> None:
     assert sizes(corpora.load("timit", copy))["train"] == 3696
 
 
+def test_a_training_speaker_that_is_missing_is_named(copy: Path) -> None:
+    """Whose folder is empty, or whom the disc's own list names."""
+    emptied, removed = copy.glob("TRAIN/*/M[BC]SA0")
+    for path in emptied.iterdir():
+        path.unlink()
+    shutil.rmtree(removed)
+    (copy / "DOC").mkdir()
+    lines = f";  ID  Sex DR Use\n{removed.name[1:]}  {removed.name[0]}  1   TRN  03/03/86\nABC1  M  1   TST  03/03/86\n"
+    (copy / "DOC" / "SPKRINFO.TXT").write_text(lines)
+    names = ", ".join(sorted(folder.name.lower() for folder in (emptied, removed)))
+    with pytest.raises(DataError, match=f"2 train speakers without a sentence \\({names}\\)"):
+        corpora.load("timit", copy)
+
+
 def test_what_is_missing_is_listed(copy: Path) -> None:
     (core,) = copy.glob("TEST/*/MDAB0")
     shutil.rmtree(core)

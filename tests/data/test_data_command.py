@@ -71,3 +71,10 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--help")
     assert code == 0
     assert "scornn data verify" in out
+
+
+def test_what_to_do_next_is_suggested(capsys: pytest.CaptureFixture[str], shared_data: Path) -> None:
+    assert "unknown action 'verfy'; did you mean verify?" in run(capsys, "verfy")[2]
+    assert run(capsys, "--data", str(shared_data))[1].endswith(
+        f"try            scornn data verify --data {shared_data}\n"
+    )

@@ -19,7 +19,7 @@ from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 import scornn
-from scornn.nn import MODELS, RecurrentLayer
+from scornn.nn import MODELS
 
 M, N, T, B = 3, 4, 6, 2
 
@@ -69,7 +69,7 @@ CASES = [Case(model, sizes=SIZES.get(model, Case.sizes)) for model in MODELS] + 
 def backends(case: Case) -> list[str | None]:
     if "backend" not in inspect.signature(MODELS[case.model].layer.__init__).parameters:
         return [None]
-    has = getattr(MODELS[case.model].layer, "BACKENDS", scornn.backends())
+    has = MODELS[case.model].layer.BACKENDS
     return [name for name, state in scornn.backends().items() if state == "available" and name in has]
 
 
@@ -77,13 +77,8 @@ def on(backend: str | None) -> dict[str, str]:
     return {} if backend is None else {"backend": backend}
 
 
-OURS = [case for case in CASES if issubclass(MODELS[case.model].layer, RecurrentLayer)]
 cases = pytest.mark.parametrize("case", CASES, ids=str)
-our_cases = pytest.mark.parametrize("case", OURS, ids=str)  # torch's LSTM and GRU neither compile nor autocast on a CPU
 case_and_backend = pytest.mark.parametrize(("case", "backend"), [(c, b) for c in CASES for b in backends(c)], ids=str)
-our_case_and_backend = pytest.mark.parametrize(
-    ("case", "backend"), [(c, b) for c in OURS for b in backends(c)], ids=str
-)
 faster_backends = pytest.mark.parametrize(
     ("case", "backend"), [(c, b) for c in CASES for b in backends(c) if b not in (None, "naive")], ids=str
 )
@@ -110,8 +105,7 @@ def inputs(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
 def test_shapes_are_those_of_torch_rnn(case: Case, num_layers: int, bidirectional: bool, batch_first: bool) -> None:
     same: dict[str, Any] = {"num_layers": num_layers, "bidirectional": bidirectional, "batch_first": batch_first}
     layer = case.layer(**same)
-    size = layer.state_size if isinstance(layer, RecurrentLayer) else N
-    twin = nn.RNN(M, size, **same, dtype=torch.float64)
+    twin = nn.RNN(M, layer.state_size, **same, dtype=torch.float64)
     for shape in [(T, B, M), (T, M), (1, B, M), (T, 1, M)]:
         x = inputs(*shape)
         ours, theirs = layer(x), twin(x)
@@ -318,7 +312,7 @@ def test_nan_stays_in_its_sample(case: Case, backend: str | None) -> None:
     assert x.grad[:, [0, 2]].isfinite().all()
 
 
-@our_case_and_backend
+@case_and_backend
 def test_second_derivative_is_right_or_refused(case: Case, backend: str | None) -> None:
     layer = case.layer(**on(backend))
     x = inputs(3, B, M).requires_grad_()
@@ -327,7 +321,7 @@ def test_second_derivative_is_right_or_refused(case: Case, backend: str | None) 
         (g,) = torch.autograd.grad(layer(x)[0].square().sum(), x, create_graph=True)
         return g
 
-    if backend == "naive":
+    if backend in ("naive", None):
         assert torch.autograd.gradcheck(gradient, x, fast_mode=True)
     else:
         with pytest.raises(RuntimeError, match='backend="naive"'):
@@ -406,7 +400,7 @@ def test_dtypes(case: Case) -> None:
     torch.testing.assert_close(half.float(), single, rtol=0.2, atol=0.1)
 
 
-@our_cases
+@cases
 def test_autocast(case: Case) -> None:
     layer = case.layer(dtype=torch.float32)
     x = inputs(T, B, M, dtype=torch.float32)
@@ -418,7 +412,7 @@ def test_autocast(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "backend"), [(c, b) for c in OURS for b in backends(c)[-1:]] + [(OURS[0], "naive")], ids=str
+    ("case", "backend"), [(c, b) for c in CASES for b in backends(c)[-1:]] + [(CASES[0], "naive")], ids=str
 )
 def test_compile_in_one_graph(case: Case, backend: str | None) -> None:
     layer = case.layer(**on(backend))
@@ -453,7 +447,7 @@ BAD_INPUTS = {
 def test_refuses_what_torch_rnn_refuses(case: Case, kind: str) -> None:
     shape, state_shape, dtype = BAD_INPUTS[kind]
     layer = case.layer()
-    size = layer.state_size if isinstance(layer, RecurrentLayer) else N
+    size = layer.state_size
     twin = nn.RNN(M, size, dtype=torch.float64)
     x = torch.ones(shape, dtype=dtype)
     hx = (
@@ -461,8 +455,8 @@ def test_refuses_what_torch_rnn_refuses(case: Case, kind: str) -> None:
     )
     with pytest.raises((ValueError, RuntimeError)) as theirs:
         twin(x, hx)
-    if not isinstance(layer, RecurrentLayer) and hx is not None:
-        hx = (hx, hx) if isinstance(layer, nn.LSTM) else hx
+    if hx is not None and len(layer.state_sizes()) == 2:
+        hx = (hx, hx)
     with pytest.raises((type(theirs.value), ValueError)) as ours:
         layer(x, hx)
     assert len(str(ours.value)) > 20

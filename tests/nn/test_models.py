@@ -212,7 +212,7 @@ def test_skew_exponential_equals_the_general_one(scale: float) -> None:
 
 def test_skew_exponential_operator() -> None:
     A = scornn.functional.skew(draw(6), 4).requires_grad_()
-    torch.library.opcheck(torch.ops.scornn.skew_exponential.default, (A,), test_utils=QUICK)
+    torch.library.opcheck(torch.ops.scornn.skew_exponential_forward.default, (A,), test_utils=QUICK)
 
 
 def test_scurnn_with_phases_zero_and_pi_is_scornn() -> None:

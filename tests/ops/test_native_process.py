@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +22,7 @@ from torch import Tensor
 
 import scornn.ops
 from scornn.ops import library, native
-from scornn.ops.recurrence import _warn_once
+from scornn.ops.rung import _warn_once
 
 KERNEL = library.load()
 needs_kernel = pytest.mark.skipif(isinstance(KERNEL, str), reason=f"no native kernel: {KERNEL}")
@@ -143,25 +149,113 @@ def test_missing_library_falls_back(folder: Path) -> None:
     assert torch.equal(output, scornn.ops.recurrence(*arguments, backend="naive")[0])  # and no second warning
 
 
+def ship(folder: Path, content: bytes, digest_of: bytes) -> None:
+    """The library and, beside it, the digest of what it should be."""
+    (folder / library.NAMES[0]).write_bytes(content)
+    (folder / f"{library.NAMES[0]}.sha256").write_text(hashlib.sha256(digest_of).hexdigest() + "\n")
+
+
 @needs_kernel
-@pytest.mark.parametrize("share", [0.0, 0.0001, 0.01, 0.3, 0.7, 0.999])
+@pytest.mark.parametrize("share", [0.0, 0.0001, 0.3, 0.999])
 def test_truncated_library_falls_back(share: float, folder: Path) -> None:
     assert isinstance(KERNEL, library.Library)
     content = KERNEL.path.read_bytes()
-    (folder / library.NAMES[0]).write_bytes(content[: int(share * len(content))])
+    ship(folder, content[: int(share * len(content))], content)
+    assert "is damaged: its sha256 is" in str(native.unavailable())
+
+
+@needs_kernel
+@pytest.mark.parametrize("flips", [1, 2000])
+def test_flipped_bytes_fall_back(flips: int, folder: Path) -> None:
+    assert isinstance(KERNEL, library.Library)
+    content = bytearray(KERNEL.path.read_bytes())
+    random = torch.Generator().manual_seed(0)
+    for place in torch.randperm(len(content), generator=random)[:flips].tolist():
+        content[place] ^= 0xFF
+    ship(folder, bytes(content), KERNEL.path.read_bytes())
     assert "reinstall scornn" in str(native.unavailable())
 
 
+@needs_kernel
+def test_library_without_its_digest_falls_back(folder: Path) -> None:
+    assert isinstance(KERNEL, library.Library)
+    shutil.copy(KERNEL.path, folder / library.NAMES[0])
+    assert "libscornn.so.sha256 is missing" in str(native.unavailable())
+
+
 def test_something_else_in_its_place_falls_back(folder: Path) -> None:
-    (folder / library.NAMES[0]).write_text("<!DOCTYPE html>" + 100 * "<p>404</p>")
+    page = b"<!DOCTYPE html>" + 100 * b"<p>404</p>"
+    ship(folder, page, page)
     assert "cannot be loaded" in str(native.unavailable())
 
 
 @needs_kernel
 def test_library_of_another_version_falls_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(KERNEL, library.Library)
-    shutil.copy(KERNEL.path, folder / library.NAMES[0])
+    content = KERNEL.path.read_bytes()
+    ship(folder, content, content)
     assert native.unavailable() is None
+    assert (library.digest(), library.instruction_set()) == (KERNEL.digest, KERNEL.isa_name)
     before = library.ABI_VERSION
     monkeypatch.setattr(library, "ABI_VERSION", before + 1)
     assert f"has interface version {before}, expected {before + 1}; reinstall scornn" in str(native.unavailable())
+
+
+@needs_kernel
+@pytest.mark.parametrize("number", range(4))
+def test_structs_of_another_size_fall_back(number: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(KERNEL, library.Library)
+    content = KERNEL.path.read_bytes()
+    ship(folder, content, content)
+
+    class Longer(library.STRUCTS[number]):  # type: ignore[misc, name-defined]
+        _fields_ = (("more", ctypes.c_int64),)
+
+    monkeypatch.setattr(library, "STRUCTS", (*library.STRUCTS[:number], Longer, *library.STRUCTS[number + 1 :]))
+    size = ctypes.sizeof(Longer)
+    assert f"its Longer has {size - 8} bytes, expected {size}; reinstall scornn" in str(native.unavailable())
+
+
+def test_a_signal_frees_nothing_under_a_running_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The main thread leaves by an exception while another is in the kernel: the memory of its task lives on."""
+    gate, alive = threading.Event(), []
+
+    class Memory:
+        pass
+
+    class Kernel:
+        @staticmethod
+        def work(address: int) -> None:
+            if threading.current_thread() is threading.main_thread():
+                raise KeyboardInterrupt
+            gate.wait(60)
+            gc.collect()
+            alive.append(memory() is not None)
+
+    def interrupted(keep: Memory) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            workers.run([library.Task(), library.Task()], keep)
+
+    monkeypatch.setattr(native, "_library", Kernel)
+    workers = native._Workers()
+    workers._openmp = None
+    kept = Memory()
+    memory = weakref.ref(kept)
+    interrupted(kept)
+    del kept
+    gate.set()
+    assert workers._pool is not None
+    workers._pool.shutdown(wait=True)
+    assert alive == [True]
+    gc.collect()
+    assert memory() is None
+
+
+def test_the_first_step_imports_no_compiler() -> None:
+    script = """
+from scornn.nn import LSTM, ScoRNN
+for layer in (ScoRNN(2, 8), ScoRNN(2, 8, backend="manual"), LSTM(2, 8)):
+    layer(torch.ones(3, 2, 2))[0].sum().backward()
+print([name for name in ("torch._dynamo", "torch._inductor", "sympy") if name in sys.modules])
+"""
+    assert run(script).strip() == "[]"

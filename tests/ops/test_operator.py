@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
-from scornn.ops import activations, backends, manual, recurrence
+from scornn.ops import activations, backends, manual, readout, recurrence
 from scornn.ops.naive import recurrence as naive
 
 T, B, N, M = 4, 3, 6, 2
@@ -94,3 +95,47 @@ def test_refuses(change: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = dict(zip(("x", "h0", "W", "U", "b"), arguments("modrelu"), strict=True)) | change
     with pytest.raises(ValueError, match=message):
         recurrence(**given)
+
+
+RUNNING = [name for name, state in backends().items() if state == "available"]
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_batched_gradients(name: str) -> None:
+    x, h0, W, U, b = (t.detach().requires_grad_() for t in arguments("modrelu"))
+    output, _ = recurrence(x, h0, W, U, b, backend=name)
+    g = torch.randn(3, *output.shape, dtype=output.dtype)
+    together = torch.autograd.grad(output, (x, W, b), g, is_grads_batched=True, retain_graph=True)
+    by_vmap = torch.vmap(lambda g: torch.autograd.grad(output, (x, W, b), g, retain_graph=True))(g)
+    one_by_one = [torch.autograd.grad(output, (x, W, b), one, retain_graph=True) for one in g]
+    for one, other, parts in zip(together, by_vmap, zip(*one_by_one, strict=True), strict=True):
+        torch.testing.assert_close(one, torch.stack(parts), rtol=0, atol=1e-12)
+        torch.testing.assert_close(other, torch.stack(parts), rtol=0, atol=1e-12)
+    jacobians = [
+        torch.autograd.functional.jacobian(
+            lambda x: recurrence(x, h0.detach(), W.detach(), U.detach(), None, backend=name)[1], x, vectorize=vectorize
+        )
+        for vectorize in (False, True)
+    ]
+    torch.testing.assert_close(jacobians[0], jacobians[1], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["auto", *RUNNING])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_meta_tensors_have_the_shapes(name: str, reverse: bool) -> None:
+    tensors = [t.to("meta").detach().requires_grad_() for t in arguments("modrelu", torch.float32)]
+    output, h_n = recurrence(*tensors, backend=name, reverse=reverse)
+    assert (output.shape, h_n.shape, output.device.type) == ((T, B, N), (B, N), "meta")
+    gradients = torch.autograd.grad(output.sum(), tensors)
+    assert [g.shape for g in gradients] == [t.shape for t in tensors]
+
+
+def test_flops_are_counted_as_those_of_the_plain_loop() -> None:
+    def count(name: str) -> int:
+        tensors = arguments("modrelu")
+        with FlopCounterMode(display=False) as counter:
+            y, _ = readout(*tensors, torch.ones(1, N).double().requires_grad_(), torch.ones(1).double(), backend=name)
+            y.sum().backward()
+        return int(counter.get_total_flops())
+
+    assert {count(name) for name in RUNNING} == {3 * 2 * T * B * (N * N + N * M + N)}

@@ -10,7 +10,7 @@ from torch import Tensor
 from scornn.nn.catalogue import parameter_count
 from scornn.paper import match
 from scornn.paper.items import ITEMS, chosen
-from scornn.paper.presets import presets
+from scornn.paper.presets import choose, presets
 from scornn.paper.scale import Cost, settings, within
 from scornn.tasks import Batch, Task
 from scornn.train.config import build, to_table
@@ -64,7 +64,7 @@ def test_has_its_number_of_parameters(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_takes_a_step_at_a_small_size(name: str) -> None:
-    item = next(item for item in ITEMS.values() if name in item.presets)
+    item = next(item for item in ITEMS.values() if name in (*item.presets, *item.beyond))
     config = settings(presets()[name], item, "smoke", seed=1, threads=1, corpus=None, data=None)
     assert config.model.hidden == 8
     engine = Engine(config, task_of(name), World())
@@ -78,7 +78,7 @@ def test_takes_a_step_at_a_small_size(name: str) -> None:
 
 def test_every_published_figure_is_in_its_item_and_the_reverse() -> None:
     published = {(p.item, name) for name, preset in presets().items() for p in preset.published}
-    assert published == {(item.name, name) for item in ITEMS.values() for name in item.presets}
+    assert published == {(item.name, name) for item in ITEMS.values() for name in (*item.presets, *item.beyond)}
     rows = {name: len(item.presets) for name, item in ITEMS.items()}
     assert rows == {
         "fig-copying": 10,
@@ -105,6 +105,42 @@ def test_published_values() -> None:
     assert value("timit-urnn-158", "table-timit") == 18.51
 
 
+def test_rows_stand_in_the_papers_order() -> None:
+    timing = [name.removeprefix("mnist-") for name in ITEMS["table-timing"].presets]
+    assert timing[:4] == ["rnn-116", "scornn-170", "urnn-512", "full-urnn-116"]
+    assert ITEMS["table-mnist"].presets[:3] == ("mnist-scornn-170", "pmnist-scornn-170", "mnist-scornn-360")
+    assert ITEMS["fig-copying"].presets[4:6] == ("copying-1000-eurnn-512", "copying-2000-scornn-190")
+    assert ITEMS["table-timit"].presets[3] == "timit-lstm-84"
+
+
+def test_settings_of_a_file_that_is_like_another() -> None:
+    """Permuted MNIST is MNIST but for what its file says."""
+    mnist, permuted = (presets()[name] for name in ("mnist-scornn-360", "pmnist-scornn-360"))
+    assert (mnist.config["model"]["options"]["rho"], permuted.config["model"]["options"]["rho"]) == ("n/10", "n/2")
+    assert mnist.config["optimizer"] == permuted.config["optimizer"]
+    assert permuted.config["optimizer"]["recurrent"] == {"kind": "rmsprop", "flavour": "tf1", "lr": 1e-5}
+    assert permuted.config["task"] == {**mnist.config["task"], "permuted": True}
+    assert permuted.note == mnist.note
+    assert "pmnist-rnn-116" not in presets()
+
+
+def test_settings_beyond_the_paper_say_what_differs_and_are_never_a_default() -> None:
+    beyond = {name: preset for name, preset in presets().items() if preset.beyond}
+    assert set(beyond) == {
+        *(f"adding-{T}-scornn-170-start" for T in (200, 400, 750)),
+        *(f"{task}-scornn-170-{kind}" for task in ("mnist", "pmnist") for kind in ("recipe", "mlp")),
+    }
+    for name, preset in beyond.items():
+        base = presets()[name.rpartition("-")[0]]
+        assert preset.published[0] == base.published[0]
+        assert not preset.default
+        assert preset.title == f"{base.title}: {preset.beyond}"
+        assert match.preset_of({**match.whole(name), "name": None}) is preset
+    assert build(merge({"threads": 1}, beyond["pmnist-scornn-170-mlp"].config)).model.readout.width == 256
+    chosen_preset = choose({"name": "mnist", "permuted": True}, "scornn", 170)
+    assert chosen_preset is presets()["pmnist-scornn-170"]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_of_a_preset_is_known_by_its_settings(name: str) -> None:
     table = match.whole(name)
@@ -113,6 +149,8 @@ def test_a_run_of_a_preset_is_known_by_its_settings(name: str) -> None:
     assert not match.is_reduced(table, presets()[name])
     longer = {**table, "task": {**table["task"], "length": 12345}}
     assert match.preset_of(longer) is None
+    if presets()[name].beyond:
+        return
     earlier = {key: value for key, value in table["optimizer"].items() if key not in ("schedule", "average")}
     assert match.preset_of({**table, "optimizer": earlier}) is presets()[name]
     assert match.preset_of({**table, "optimizer": {**earlier, "schedule": {"kind": "cosine"}}}) is None

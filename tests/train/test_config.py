@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scornn.errors import UsageError
-from scornn.train.config import Config, build, config_hash, to_json, to_table
+from scornn.roles import Role
+from scornn.train.config import Config, build, config_hash, role, to_json, to_table
 from scornn.train.tables import assign, merge, parse_setting, parse_value, read
 
 Small = Callable[..., Config]
@@ -40,7 +41,7 @@ Small = Callable[..., Config]
         ("optimizer.rest.decay", 1.0, r"optimizer\.rest\.decay = 1\.0: expected a finite number >= 0 and < 1"),
         ("optimizer.rest.kind", "adma", r'optimizer\.rest\.kind = "adma": expected one of adam, adamw, rmsprop, sgd'),
         ("optimizer.recurrent", {}, r"optimizer\.recurrent\.kind is missing: expected one of adam"),
-        ("task.name", "sorting", r'task\.name = "sorting": expected one of copying, adding'),
+        ("task.name", "sorting", r'task\.name = "sorting": expected one of adding, copying'),
         ("task.length", 0, r"task\.length = 0: expected an integer from"),
         ("task.permuted", True, r"unknown key task\.permuted"),
         ("seed", -1, r"seed = -1: expected an integer from 0 to 4294967295"),
@@ -162,3 +163,11 @@ def test_values_of_settings(text: str, value: Any) -> None:
 def test_a_setting_without_key_or_value_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected key=value"):
         parse_setting(text)
+
+
+def test_roles_stand_on_the_fields() -> None:
+    free = {key for key in Config.__struct_fields__ if role(key) is Role.FREE}
+    assert free >= {"steps", "epochs", "stop_when", "name", "data"}
+    assert not free & {"seed", "threads", "task", "model", "optimizer", "start"}
+    assert [role(key) for key in ("seed", "task.batch", "task.corpus", "optimizer.average.decay")] == [Role.RUN] * 4
+    assert [role(key) for key in ("task.length", "task.permuted", "model.hidden", "optimizer.rest.lr")] == [None] * 4

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +16,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from scornn.train import checkpoint, program
+from scornn.nn.catalogue import MODELS
+from scornn.train import checkpoint, program, state
 from scornn.train.config import Config, to_json
 
 Small = Callable[..., Config]
@@ -127,3 +129,39 @@ def test_a_dead_launcher_leaves_no_orphans(torchrun: Any, small: Small) -> None:
     workers = job.workers()
     job.process.kill()
     assert psutil.wait_procs(workers, timeout=60)[1] == []
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, list[str]]:
+    """What is wrong with each case of two processes, all of them in one go."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    together = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    script = str(Path(__file__).with_name("two_processes.py"))
+    pair = [
+        subprocess.Popen(
+            [sys.executable, script],
+            env={**os.environ, **together, "RANK": rank},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in "01"
+    ]
+    (said, error), _ = (process.communicate(timeout=300) for process in pair)
+    found: dict[str, list[str]] = json.loads(said) if said else {"": [error]}
+    return found
+
+
+OTHERS = ["sgd", "adam", "adamw", "stiefel", "stiefel-rms", "penalty", "average", "dropout", "lstm with dropout"]
+
+
+@pytest.mark.parametrize("name", [*MODELS, *OTHERS])
+def test_every_model_and_rule_with_uneven_and_empty_shares(name: str, cases: dict[str, list[str]]) -> None:
+    assert cases.get(name, cases.get("", ["not run"])) == []
+
+
+def test_the_tenth_gpu_comes_after_the_second() -> None:
+    states = {f"random/cuda{i}": torch.tensor([i]) for i in (10, 2, 0, 1)}
+    assert [int(found) for found in state.cuda_states(states)] == [0, 1, 2, 10]

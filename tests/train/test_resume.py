@@ -182,7 +182,7 @@ def test_a_damaged_newest_checkpoint_falls_back(
 
 
 def _without_generators(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(state, "restore_generators", lambda training, plain: None)
+    patch.setattr(state, "restore_generators", lambda training, plain, world: None)
 
 
 def _without_position(patch: pytest.MonkeyPatch) -> None:

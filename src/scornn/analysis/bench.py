@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from scornn.functional import scaled_cayley
-from scornn.ops import library, native, recurrence
+from scornn.ops import library, recurrence
+from scornn.ops.sequence import RUNGS
 
 Step = Callable[[], object]
 PEERS = ("manual", "naive", "rnn", "lstm")
@@ -80,7 +81,7 @@ class Contenders:
         self.gradients: dict[torch.Size, Tensor] = {}  # of the loss; made in the first round, which is not timed
 
     def steps(self) -> dict[str, Step]:
-        rungs = ["manual", "naive"] if native.unavailable() else ["native", "manual", "naive"]
+        rungs = [rung.name for rung in RUNGS if rung.unavailable() is None]
         steps: dict[str, Step] = {name: lambda name=name: self._rung(name) for name in rungs}  # type: ignore[misc]
         return steps | {"rnn": self._rnn, "lstm": self._lstm}
 

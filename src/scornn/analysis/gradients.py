@@ -92,7 +92,7 @@ def _read(model: SequenceModel, states: list[Tensor], lengths: Tensor | None) ->
         h = torch.stack([top[int(length) - 1][k] for k, length in enumerate(lengths)])
     else:
         h = torch.stack(top)
-    y: Tensor = model.head(model.layer.readout(h) if hasattr(model.layer, "readout") else h)
+    y: Tensor = model.head(model.layer.readout(h))
     return y
 
 

@@ -15,6 +15,7 @@ import msgspec
 import torch
 
 from scornn import tasks
+from scornn.nn import DenseRecurrentLayer
 from scornn.ops import recurrence
 from scornn.train.config import Config
 from scornn.train.distributed import World
@@ -89,7 +90,7 @@ def measure(config: Config, steps: int = 50, warmup: int = 5) -> dict[str, Any]:
 def _recurrence_alone(trainer: Trainer, task: tasks.Task) -> Any:
     """A function that runs the layer's recurrence, forward and backward, and returns its milliseconds."""
     layer: Any = trainer.engine.model.layer
-    if not hasattr(layer, "recurrent_matrix") or layer.num_layers > 1 or layer.bidirectional:
+    if not isinstance(layer, DenseRecurrentLayer) or layer.num_layers > 1 or layer.bidirectional:
         return None
     x = task.batch("train", 0, 0).to(trainer.world.device).inputs
     with torch.no_grad():

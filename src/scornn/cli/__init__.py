@@ -16,7 +16,7 @@ from pathlib import Path
 from scornn import __version__
 from scornn.errors import ScornnError, UsageError
 
-_ORDER = ("train", "resume", "eval", "report", "reproduce", "models", "data", "bench", "doctor")
+_ORDER = ("train", "resume", "eval", "report", "sweep", "reproduce", "models", "data", "bench", "doctor")
 _EXAMPLES = """\
 Try:
   scornn train copying --until recall=0.99          the paper's network on its copying problem, until it is solved
@@ -25,12 +25,13 @@ Try:
   scornn report runs/ --out report.html             one page with curves and tables
 
 `scornn COMMAND --help` explains a command. --debug shows the traceback of an error.
-Exit codes: 0 done, 2 usage, 3 data, 4 checkpoint, 5 diverged, 6 storage, 7 run in use, 130 and 143 interrupted."""
+Exit codes: 0 done, 2 usage, 3 data, 4 checkpoint, 5 diverged, 6 storage, 7 run in use, 129, 130 and 143 interrupted."""
 _BROKEN_PIPE = 128 + 13
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; return the exit code."""
+    _mend_streams()
     argv = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in argv
     argv = [argument for argument in argv if argument != "--debug"]
@@ -47,11 +48,40 @@ def main(argv: list[str] | None = None) -> int:
         return _BROKEN_PIPE
     except SystemExit as leaving:  # from the parsers, which have said why
         return leaving.code if isinstance(leaving.code, int) else 2 if leaving.code else 0
+    except MemoryError as error:
+        return _fail(f"not enough memory{_said(error)}", 6, debug)
+    except RuntimeError as error:
+        if not _is_memory(error):
+            raise
+        return _fail(f"not enough memory{_said(error)}", 6, debug)
     except OSError as error:
         if error.errno is None:
             raise
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{os.strerror(error.errno)} ({errno.errorcode.get(error.errno)})", 6, debug)
+
+
+def _mend_streams() -> None:
+    """Standard streams that are there and write any character: a closed one, or one in latin-1, costs no run."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:  # closed; files that are opened must not get its number
+            descriptor = os.open(os.devnull, os.O_WRONLY)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def _is_memory(error: RuntimeError) -> bool:
+    """Whether torch says that it could not get memory; it has no type for that on a CPU."""
+    return type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error)
+
+
+def _said(error: BaseException) -> str:
+    line = str(error).partition("\n")[0].rpartition("] ")[2]
+    return f": {line}" if line else ""
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

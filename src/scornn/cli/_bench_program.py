@@ -6,9 +6,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-LIMITS = {"mnist": 0.10, "copying": 0.25}
-"""The largest share of a step that may be spent around the recurrence."""
-
 SIZES = {
     "scornn": (170, 360, 512),
     "rnn": (116, 360, 512),
@@ -33,9 +30,10 @@ SIZES = {
 def training(data: Path | None, steps: int) -> dict[str, Any]:
     """What of a training step is not the recurrence, for the paper's scoRNN on MNIST and on copying."""
     from scornn.analysis import overhead
+    from scornn.tasks import TASKS
 
     rows = []
-    for task, limit in LIMITS.items():
+    for task, limit in ((name, entry.overhead) for name, entry in TASKS.items() if entry.overhead is not None):
         config = _config(task, "scornn", None, data)
         rows.append({"task": task, "n": config.model.hidden, "limit": limit, **overhead.measure(config, steps)})
     return {"training": rows}
@@ -62,10 +60,11 @@ def models(data: Path | None, only: str | None, progress: Any) -> dict[str, Any]
 
 
 def _config(task: str, model: str, hidden: int | None, data: Path | None) -> Any:
-    from scornn.paper.presets import TASKS, resolve
+    from scornn.paper.presets import resolve
+    from scornn.tasks import TASKS
 
     size = {} if hidden is None else {"hidden": hidden}
-    table: dict[str, Any] = {"task": dict(TASKS[task]), "model": {"name": model, **size}}
+    table: dict[str, Any] = {"task": TASKS[task].table(), "model": {"name": model, **size}}
     if task == "mnist":
         table["task"]["batch"] = 50
     if data is not None:

@@ -1,6 +1,8 @@
 """What the commands' parsers share."""
 
+import re
 import shutil
+import sys
 import textwrap
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -10,11 +12,16 @@ import tyro
 from scornn.errors import DataError, UsageError
 
 T = TypeVar("T")
+_ENTRY = re.compile(r'^@task\(\s*"([^"]+)"', re.MULTILINE)
 
 TensorBoard = Annotated[
     Literal["auto", "on", "off"],
     tyro.conf.arg(help="Write TensorBoard files: where it is installed (auto), on, or off."),
 ]
+
+
+_PATHS = ("--out", "--data", "--config", "--start-from", "--plugin", "--audio", "--from")
+_LISTS = ("--set", "--until", "--only", "--plugin", "--over")
 
 
 def option(metavar: str, help: str) -> Any:
@@ -33,8 +40,11 @@ def parse(flags: type[T], argv: list[str], command: str, description: str | None
         print(_wrapped(description), end="\n\n")  # tyro's own rendering breaks words at the terminal's edge
     given = [argument.partition("=")[0] for argument in argv if argument.startswith("--")]
     for name in given:
-        if given.count(name) > 1 and name not in ("--set", "--until", "--only"):
+        if given.count(name) > 1 and name not in _LISTS:
             raise UsageError(f"{name} is given {given.count(name)} times; expected once")
+    for argument, value in zip(argv, [*argv[1:], None], strict=True):
+        if argument.removesuffix("=") in _PATHS and (value == "" or argument.endswith("=")):
+            raise UsageError(f"{argument.removesuffix('=')} is empty: expected a path")
     return tyro.cli(flags, args=argv, prog=f"scornn {command}", description="")
 
 
@@ -43,6 +53,17 @@ def _wrapped(description: str) -> str:
     width = min(shutil.get_terminal_size().columns, 100)
     paragraphs = description.strip().split("\n\n")
     return "\n\n".join(p if "\n    " in f"\n{p}" else textwrap.fill(p, width) for p in paragraphs)
+
+
+def task_names() -> list[str]:
+    """The names of the catalogue of tasks, read from its source: help is given without importing torch."""
+    sources = sorted((Path(__file__).parents[1] / "tasks").glob("*.py"))
+    return sorted(name for source in sources for name in _ENTRY.findall(source.read_text(encoding="utf-8")))
+
+
+def filled(text: str) -> str:
+    """A long line, broken at words to the width of the terminal; whole where nobody looks."""
+    return textwrap.fill(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text
 
 
 def wanted(choice: str) -> bool | None:

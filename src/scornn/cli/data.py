@@ -11,27 +11,33 @@ Examples:
     scornn data verify --data ~/data
 """
 
+import difflib
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from scornn.cli._options import absolute, option, parse
-from scornn.errors import DataError
+from scornn.errors import DataError, UsageError
+
+ACTIONS = ("list", "verify", "path")
 
 
 @dataclass(frozen=True)
 class Flags:
-    action: Annotated[
-        Literal["list", "verify", "path"], tyro.conf.Positional, option("ACTION", "list, verify or path.")
-    ] = "list"
+    action: Annotated[str, tyro.conf.Positional, option("ACTION", f"{', '.join(ACTIONS)}.")] = "list"
     data: Annotated[str | None, option("DIR", "Folder to look in first.")] = None
 
 
 def main(argv: list[str]) -> int:
     flags = parse(Flags, argv, "data", __doc__)
+    if flags.action not in ACTIONS:
+        close = difflib.get_close_matches(flags.action, ACTIONS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"expected {', '.join(ACTIONS)}"
+        raise UsageError(f"unknown action {flags.action!r}; {hint}")
     data = absolute(flags.data)
 
     from scornn.data import catalog, locate
@@ -45,6 +51,11 @@ def main(argv: list[str]) -> int:
     for name, folder in found.items():
         print(f"{name:<14} {folder or f'not found; {catalog.SOURCES[name].advice}'}")
     print(f"{'looked in':<14} {', '.join(dict.fromkeys(str(path) for path in locate.roots(data)))}")
+    where = f" --data {shlex.quote(str(data))}" if data else ""
+    if any(found.values()):
+        print(f"{'try':<14} scornn data verify{where}")
+    else:
+        print(f"{'try':<14} scornn data --data DIR, with the folder where your data is")
     return 0
 
 

@@ -12,6 +12,7 @@ Examples:
 """
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +32,9 @@ class Flags:
         None
     )
     data: Annotated[str | None, option("DIR", "Folder with the data files, if they were moved.")] = None
+    plugin: Annotated[
+        tuple[str, ...], tyro.conf.UseAppendAction, option("FILE", "The run's Python files, if they were moved.")
+    ] = ()
 
 
 def main(argv: list[str]) -> int:
@@ -44,11 +48,19 @@ def main(argv: list[str]) -> int:
         best=flags.best,
         weights="average" if flags.average else "raw",
         data=absolute(flags.data),
+        plugins=flags.plugin,
         audio=audio,
         quiet=flags.json,
     )
-    print(json.dumps(result, indent=2, allow_nan=False) if flags.json else _table(result))
+    print(json.dumps(_finite(result), indent=2, allow_nan=False) if flags.json else _table(result))
     return 0
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _table(result: dict[str, Any]) -> str:

@@ -15,24 +15,23 @@ from typing import Annotated, Any
 
 import tyro
 
-from scornn.cli._options import flag, option, parse
+from scornn.cli._options import flag, option, parse, task_names
 from scornn.errors import UsageError
-
-SIZES = {"copying": (10, 9), "adding": (2, 1), "mnist": (1, 10), "pmnist": (1, 10), "speech": (129, 129)}
-"""Numbers that each task gives and expects at a time step."""
 
 
 @dataclass(frozen=True)
 class Flags:
-    task: Annotated[str | None, option("TASK", "copying, adding, mnist, pmnist or speech.")] = None
+    task: Annotated[str | None, option("TASK", f"{', '.join(task_names())}.")] = None
     hidden: Annotated[str | None, option("N", "State size n.")] = None
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Print JSON.")] = False
 
 
 def main(argv: list[str]) -> int:
     flags = parse(Flags, argv, "models", __doc__)
-    if flags.task is not None and flags.task not in SIZES:
-        raise UsageError(f"--task {flags.task}: expected one of {', '.join(SIZES)}")
+    if flags.task is not None:
+        from scornn.tasks.catalogue import find
+
+        find(flags.task)
     models = describe(flags.task, _size(flags.hidden))
     if flags.json:
         print(json.dumps(models, indent=2, ensure_ascii=False))
@@ -66,14 +65,14 @@ def describe(task: str | None, hidden: int | None) -> list[dict[str, Any]]:
 
 
 def _paper_sizes(task: str, model: str) -> list[tuple[int, dict[str, Any]]]:
-    from scornn.paper.presets import TASKS, presets
+    from scornn.paper.presets import presets
+    from scornn.tasks.catalogue import TASKS
     from scornn.train.config import build
 
     found: list[tuple[int, dict[str, Any]]] = []
     for preset in presets().values():
-        own = preset.config["task"]
-        same = (own["name"], own.get("permuted", False)) == (TASKS[task]["name"], TASKS[task].get("permuted", False))
-        if same and preset.config["model"]["name"] == model:
+        same = TASKS[task].holds(preset.config["task"]) and preset.config["model"]["name"] == model
+        if same and not preset.beyond:
             settings = build({"threads": 1, **preset.config}).model
             counted = {key: value for key, value in settings.options.items() if key not in ("rho", "forget_bias")}
             if (settings.hidden, counted) not in found:
@@ -84,8 +83,9 @@ def _paper_sizes(task: str, model: str) -> list[tuple[int, dict[str, Any]]]:
 def _count(model: str, task: str, hidden: int, options: dict[str, Any]) -> dict[str, Any]:
     from scornn.nn import SequenceModel
     from scornn.nn.catalogue import build, parameter_count
+    from scornn.tasks import TASKS
 
-    inputs, outputs = SIZES[task]
+    inputs, outputs = TASKS[task].kind.input_size, TASKS[task].kind.output_size
     described: dict[str, Any] = {"task": task, "hidden": hidden, "options": options, "parameters": None}
     try:
         layer = build(model, inputs, hidden, device="meta", **options)

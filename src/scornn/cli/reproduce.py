@@ -52,6 +52,9 @@ class Flags:
     corpus: Annotated[
         Literal["timit", "iban", "folder"] | None, option("NAME", "An open corpus in place of TIMIT.")
     ] = None
+    allow_partial: Annotated[
+        bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help="Go on without what is missing of a corpus, listing it.")
+    ] = False
     data: Annotated[str | None, option("DIR", "Folder with the data files; else SCORNN_DATA, else the cache.")] = None
     source: Annotated[str, tyro.conf.arg(name="from", metavar="DIR", help="With page: the recorded results.")] = (
         "results"
@@ -90,6 +93,7 @@ def _reproduce(flags: Flags) -> int:
         minutes=flags.minutes,
         iterations=flags.iterations,
         corpus=flags.corpus,
+        allow_partial=flags.allow_partial,
         data=absolute(flags.data),
         quiet=flags.quiet,
     )

@@ -24,6 +24,9 @@ class Flags:
     iterations: Annotated[int | None, option("N", "A new end, in steps from the beginning.")] = None
     epochs: Annotated[int | None, option("N", "A new end, in epochs from the beginning.")] = None
     data: Annotated[str | None, option("DIR", "Folder with the data files, if they were moved.")] = None
+    plugin: Annotated[
+        tuple[str, ...], tyro.conf.UseAppendAction, option("FILE", "The run's Python files, if they were moved.")
+    ] = ()
     tensorboard: TensorBoard = "auto"
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Show no progress.")] = False
 
@@ -44,6 +47,7 @@ def main(argv: list[str]) -> int:
         steps=flags.iterations,
         epochs=flags.epochs,
         data=absolute(flags.data),
+        plugins=flags.plugin,
         quiet=flags.quiet,
         tensorboard=wanted(flags.tensorboard),
     )

@@ -1,6 +1,6 @@
 """Train a model on a task, with the paper's settings unless told otherwise.
 
-TASK is copying, adding, mnist, pmnist or speech. Without options the run is the paper's: sizes, learning rates,
+Without options the run is the paper's: sizes, learning rates,
 rho, batch and length of that model on that task. Settings are taken from the paper, then from --config, then
 from the options, then from --set; the result is written to RUN/config.json, and --config RUN/config.json
 repeats the run bit for bit.
@@ -18,25 +18,31 @@ Ctrl-C saves and says how to go on; `scornn resume RUN` continues as if nothing 
 """
 
 import os
+import shlex
 import signal
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from scornn.cli._options import TensorBoard, absolute, flag, option, parse, wanted
+from scornn.cli._options import TensorBoard, absolute, filled, flag, option, parse, task_names, wanted
 from scornn.errors import UsageError
 
 if TYPE_CHECKING:
+    from scornn.train.config import Config
     from scornn.train.program import Result
+
+_EVALUATIONS = 10
 
 
 @dataclass(frozen=True)
 class Flags:
-    task: Annotated[str | None, tyro.conf.Positional, option("TASK", "copying, adding, mnist, pmnist or speech.")] = (
-        None
-    )
+    task: Annotated[
+        str | None, tyro.conf.Positional, option("TASK", f"{', '.join(task_names())}, or one of a --plugin.")
+    ] = None
     model: Annotated[str | None, option("NAME", "The layer; scornn unless told otherwise.")] = None
     hidden: Annotated[str | None, option("N", "State size n.")] = None
     rho: Annotated[str | None, option("R", "How many entries of D are -1: 0 to n, or a fraction such as n/2.")] = None
@@ -56,6 +62,14 @@ class Flags:
     device: Annotated[str | None, option("D", "cpu or cuda.")] = None
     dataset: Annotated[str | None, option("NAME", "mnist or fashion, for the tasks mnist and pmnist.")] = None
     corpus: Annotated[str | None, option("NAME", "timit, iban or folder, for the task speech.")] = None
+    allow_partial: Annotated[
+        bool, tyro.conf.FlagCreatePairsOff, flag("Go on without what is missing of a corpus, listing it.")
+    ] = False
+    plugin: Annotated[
+        tuple[str, ...],
+        tyro.conf.UseAppendAction,
+        option("FILE", "A Python file with tasks or models of your own. Its code is run."),
+    ] = ()
     data: Annotated[str | None, option("DIR", "Folder with the data files; else SCORNN_DATA, else the cache.")] = None
     out: Annotated[str | None, option("RUN", "Run directory; else runs/TASK-MODEL-N-sSEED.")] = None
     name: Annotated[str | None, option("NAME", "A label for tables and for the directory under runs/.")] = None
@@ -103,10 +117,13 @@ def main(argv: list[str]) -> int:
 
     from scornn.paper.presets import resolve
     from scornn.train.program import start
+    from scornn.train.progress import tell
 
-    config, origin = resolve(settings(flags))
+    table = settings(flags)
+    config, origin = resolve(table)
+    config = looking_often(config, table)
     if not flags.quiet and os.environ.get("RANK", "0") == "0":
-        print(origin, flush=True)
+        tell(filled(origin))
     result = start(
         config,
         Path(flags.out) if flags.out else None,
@@ -120,38 +137,51 @@ def main(argv: list[str]) -> int:
 
 def finish(result: "Result", quiet: bool) -> int:
     """Say how the run ended, and what can be done now."""
-    if result.first and (result.signal or not quiet):
-        if result.signal:
-            name = signal.Signals(result.signal).name
-            print(f"{name}: saved at step {result.summary['steps']}; continue with: scornn resume {result.path}")
-        else:
-            headline, last = result.summary["headline"], result.summary["final"]["test"]
-            best, chosen = result.summary["best"], result.summary["best_by_valid"]
-            said = f"done: test {headline} {last[headline]:.4g}, best {best['value']:.4g} at step {best['step']}"
-            if chosen:
-                said += f", {chosen['value']:.4g} at step {chosen['step']}, where validation was best"
-            if "average" in result.summary:
-                average = result.summary["average"]
-                said += (
-                    f"; averaged weights {average['final']['test'][headline]:.4g}, best {average['best']['value']:.4g}"
-                )
-            print(said)
-            print(f"see: scornn report {result.path}")
+    from scornn.train.progress import tell
+
+    path = shlex.quote(str(result.path))
+    if result.first and result.signal:
+        name = signal.Signals(result.signal).name
+        tell(f"{name}: saved at step {result.summary['steps']}; continue with: scornn resume {path}", sys.stderr)
+    elif result.first and not quiet:
+        headline, last = result.summary["headline"], result.summary["final"]["test"]
+        best, chosen = result.summary["best"], result.summary["best_by_valid"]
+        said = f"done: test {headline} is {last[headline]:.4g}"
+        said += f"; the best was {best['value']:.4g}, at step {best['step']}"
+        if chosen:
+            said += f"; where validation was best, at step {chosen['step']}, it was {chosen['value']:.4g}"
+        if "average" in result.summary:
+            average = result.summary["average"]
+            final, top = average["final"]["test"][headline], average["best"]["value"]
+            said += f"; with averaged weights it is {final:.4g}, and the best was {top:.4g}"
+        tell(filled(said))
+        tell(f"see: scornn report {path}")
     return result.exit_code
+
+
+def looking_often(config: "Config", given: Mapping[str, Any]) -> "Config":
+    """A run whose length was given in steps is evaluated ten times at least, unless that was given too."""
+    import msgspec
+
+    every = max(1, (config.steps or 0) // _EVALUATIONS)
+    if given.get("steps") is None or "eval_every" in given or "format" in given or 0 < config.eval_every <= every:
+        return config
+    return msgspec.structs.replace(config, eval_every=every)
 
 
 def settings(flags: Flags) -> dict[str, Any]:
     """The tables that file, options and --set make together."""
-    from scornn.paper.presets import TASKS
+    from scornn import plugins
+    from scornn.tasks.catalogue import TASKS, find
     from scornn.train.tables import assign, merge, parse_setting, parse_value, read
-    from scornn.train.validate import suggest
 
     file = read(Path(flags.config)) if flags.config else {}
     given: dict[str, Any] = {}
+    loaded = plugins.load(flags.plugin) or plugins.load_remembered(file)
+    if loaded:
+        given["plugins"] = loaded
     if flags.task is not None:
-        if flags.task not in TASKS:
-            raise UsageError(f"unknown task {flags.task!r}{suggest(flags.task, list(TASKS))}")
-        given["task"] = dict(TASKS[flags.task])
+        given["task"] = find(flags.task).table()
         named = file.get("task", {}).get("name") if isinstance(file.get("task"), dict) else None
         if named not in (None, given["task"]["name"]):
             raise UsageError(f"TASK is {flags.task}, but {flags.config} is for {named}")
@@ -165,6 +195,8 @@ def settings(flags: Flags) -> dict[str, Any]:
         value = getattr(flags, option_)
         if value is not None:
             assign(given, key, value)
+    if flags.allow_partial:
+        assign(given, "task.allow_partial", True)
     if flags.data is not None:
         given["data"] = str(absolute(flags.data))
     for text in flags.until:

@@ -44,10 +44,7 @@ _SHOWN = 6
 
 @dataclass(frozen=True)
 class Prediction:
-    """One test utterance.
-
-    its index in the task's features, and (L - 1, 129) predicted frames, the second to the last.
-    """
+    """Of one test utterance its index in the task's features, and (L - 1, 129) predicted frames, from the second on."""
 
     index: int
     frames: NDArray[np.float32]

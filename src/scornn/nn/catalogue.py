@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-Layer = TypeVar("Layer", bound=type[nn.Module])
+from scornn.nn.layer import Recurrent, RecurrentLayer
+
+Layer = TypeVar("Layer", bound=type[RecurrentLayer])
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Model:
     """
 
     name: str
-    layer: type[nn.Module]
+    layer: type[RecurrentLayer]
     label: str
     colour: int
     marker: str
@@ -35,20 +37,27 @@ MODELS: dict[str, Model] = {}
 
 
 def model(
-    name: str, *, label: str, colour: int, marker: str, summary: str, equation: str, source: str
+    name: str,
+    *,
+    label: str = "",
+    colour: int = 0,
+    marker: str = "o",
+    summary: str = "",
+    equation: str = "",
+    source: str = "",
 ) -> Callable[[Layer], Layer]:
-    """Enter a layer into the catalogue."""
+    """Enter a layer into the catalogue; its label is its name unless told otherwise."""
 
     def enter(layer: Layer) -> Layer:
         if name in MODELS:
             raise ValueError(f"a model named {name!r} is there already: {MODELS[name].layer.__qualname__}")
-        MODELS[name] = Model(name, layer, label, colour, marker, summary, equation, source)
+        MODELS[name] = Model(name, layer, label or name, colour, marker, summary, equation, source)
         return layer
 
     return enter
 
 
-def build(name: str, input_size: int, hidden_size: int, **options: Any) -> nn.Module:
+def build(name: str, input_size: int, hidden_size: int, **options: Any) -> RecurrentLayer:
     """A layer of the named model.
 
     Example:
@@ -74,4 +83,4 @@ def parameter_count(model: nn.Module) -> int:
         16415
     """
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return trained - sum(getattr(module, "constraints", int)() for module in model.modules())
+    return trained - sum(module.constraints() for module in model.modules() if isinstance(module, Recurrent))

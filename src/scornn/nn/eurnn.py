@@ -94,6 +94,7 @@ class EURNN(UnitaryRecurrentLayer):
         check_rotations(hidden_size, style, capacity)
         self.nonlinearity, self.complex, self.units_per_state = nonlinearity, complex, 2 if complex else 1
         self.activation = "complex_modrelu" if complex else nonlinearity
+        self.readout_stride = self.units_per_state  # the real parts
         self.style, self.capacity, self.learn_h0, self.backend = style, capacity, learn_h0, backend
         self.form = check_choice("form", form, FORMS)
         self.layers = rotations.layers(hidden_size, style, capacity)
@@ -133,17 +134,6 @@ class EURNN(UnitaryRecurrentLayer):
         if self.complex:
             return super().recurrent_matrix(suffix)
         return self.unitary_matrix(suffix).to(self.tensor(f"weight_ih{suffix}").dtype)
-
-    def readout(self, h: Tensor) -> Tensor:
-        """The real part of complex states."""
-        return h[..., ::2] if self.complex else h
-
-    def reads_in_one_pass(self) -> bool:
-        return not self.complex and super().reads_in_one_pass()
-
-    @property
-    def readout_size(self) -> int:
-        return self.hidden_size * self.num_directions
 
     def extra_repr(self) -> str:
         layers = f"capacity={self.capacity}" if self.style == "tunable" else f"style={self.style}"

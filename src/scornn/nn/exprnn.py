@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
 from scornn.functional import skew
 from scornn.nn import init
-from scornn.nn.base import Head, OrthogonalRecurrentLayer, check_choice, full_precision, precise
+from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision, precise
 from scornn.nn.catalogue import model
+from scornn.nn.checks import has_values
 from scornn.ops.exponential import skew_exponential
 
 NONLINEARITIES = ("modrelu", "relu", "leaky_relu", "tanh", "identity")
@@ -194,15 +194,12 @@ class DTriv(ExpRNN):
             v.zero_()
         self.forwards.zero_()
 
-    def forward(
-        self, input: Tensor | PackedSequence, hx: Tensor | None = None, *, head: Head | None = None
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
+    def before_forward(self) -> None:
         counts = self.training and torch.is_grad_enabled() and not torch.compiler.is_compiling()
-        if counts and self.rebase_every is not None:
+        if counts and self.rebase_every is not None and has_values(self.forwards):
             if int(self.forwards) >= self.rebase_every:
                 self.rebase()
             self.forwards += 1
-        return super().forward(input, hx, head=head)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, rebase_every={self.rebase_every}"

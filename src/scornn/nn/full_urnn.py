@@ -75,10 +75,10 @@ class FullURNN(UnitaryRecurrentLayer):
     @torch.no_grad()
     def reset(self, suffix: str) -> None:
         n = self.hidden_size
-        theta = torch.empty(3, n, dtype=torch.float64).uniform_(-math.pi, math.pi)
-        v = torch.empty(2, n, 2, dtype=torch.float64).uniform_(-1, 1)  # its length does not matter
-        factors = fourier.Factors.of(theta, v, torch.randperm(n))
-        W = fourier.apply(torch.eye(n, dtype=torch.complex128), factors).mT
+        theta = torch.empty(3, n, dtype=torch.float64, device="cpu").uniform_(-math.pi, math.pi)
+        v = torch.empty(2, n, 2, dtype=torch.float64, device="cpu").uniform_(-1, 1)  # its length does not matter
+        factors = fourier.Factors.of(theta, v, torch.randperm(n, device="cpu"))
+        W = fourier.apply(torch.eye(n, dtype=torch.complex128, device="cpu"), factors).mT
         self.tensor(f"unitary_hh{suffix}").copy_(torch.view_as_real(W.contiguous()))
         nn.init.xavier_uniform_(self.tensor(f"weight_ih{suffix}"))
         if self.bias:

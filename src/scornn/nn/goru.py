@@ -8,7 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision, precise
+from scornn.nn.base import OrthogonalRecurrentLayer, RecurrentLayer, check_choice, full_precision, precise
+from scornn.nn.caching import once
 from scornn.nn.catalogue import model
 from scornn.nn.eurnn import check_rotations
 from scornn.ops import goru, rotations
@@ -115,10 +116,13 @@ class GORU(OrthogonalRecurrentLayer):
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
     ) -> tuple[Tensor, Tensor]:
         with full_precision(x):
-            W = torch.cat([self.tensor(f"weight_gates{suffix}"), self.recurrent_matrix(suffix)])
+            W = torch.cat([self.tensor(f"weight_gates{suffix}"), once(self, suffix, self.recurrent_matrix)])
             U, b = self.input_matrix(suffix), self.bias_vector(suffix)
             rung = goru.naive if takes_plain_loop(self.backend) else goru.manual
             return rung(x, h0, W, U, b, self.activation, batch_sizes, reverse)
+
+    def frozen(self) -> RecurrentLayer:
+        raise TypeError("GORU has gates besides W, so its recurrence is not one dense matrix and has no frozen form")
 
     def reads_in_one_pass(self) -> bool:
         return False

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from scornn.nn.catalogue import model
-from scornn.nn.lstm import reset_gates
+from scornn.nn.gates import GatedLayer
 
 
 @model(
@@ -20,15 +20,15 @@ from scornn.nn.lstm import reset_gates
     equation="h' = z ⊙ h + (1 − z) ⊙ n",
     source="Cho et al., 2014",
 )
-class GRU(nn.GRU):
+class GRU(GatedLayer):
     r"""torch.nn.GRU with Glorot-uniform kernels and a bias that makes it remember.
 
     .. math::
         h_t = z \odot h_{t-1} + (1 - z) \odot n
 
-    ``forget_bias`` is added in the update gate z: above 0 the state is kept at the start, below 0 overwritten. torch
-    keeps two bias vectors; the second, ``bias_hh``, stays zero and is not trained, so that the number of trained
-    parameters of a layer is :math:`3(mn + n^2 + n)`.
+    ``forget_bias`` is added in the update gate z: above 0 the state is kept at the start, below 0 overwritten.
+    Parameters, their names and shapes are those of torch.nn.GRU. Of its two bias vectors the second, ``bias_hh``, stays
+    zero and is not trained, so that the number of trained parameters of a layer is :math:`3(mn + n^2 + n)`.
 
     Example:
         >>> output, h_n = GRU(3, 5, forget_bias=2)(torch.randn(7, 2, 3))
@@ -36,16 +36,33 @@ class GRU(nn.GRU):
         torch.Size([7, 2, 5])
     """
 
-    def __init__(self, *args: Any, forget_bias: float = 1.0, **kwargs: Any) -> None:
+    BACKENDS: ClassVar[tuple[str, ...]] = ("torch",)
+    backend = "torch"
+    gates = 3
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        forget_bias: float = 1.0,
+    ) -> None:
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         self.forget_bias = forget_bias
-        super().__init__(*args, **kwargs)
+        self.build(device, dtype)
 
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        reset_gates(self, self.forget_bias)  # torch's gates: reset, update, new; the update gate comes second
+    def slow_when_packed(self, x: Tensor) -> bool:
+        return not self.bidirectional
 
-    def recurrent_parameter_names(self) -> list[str]:
-        return []
-
-    def orthogonality_error(self) -> None:
-        """None: nothing is constrained."""
+    def run(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, Tensor]:
+        output, (h_n,) = self.loop(torch._VF.gru, suffix, x, h0, batch_sizes, reverse)
+        return output, h_n

@@ -74,5 +74,5 @@ class Henaff(RNN):
     @torch.no_grad()
     def reset_recurrent_matrix(self, W: Tensor) -> None:
         n = self.hidden_size
-        t = init.rotation_angles_(torch.empty(n * (n - 1) // 2, dtype=torch.float64), n)
+        t = init.rotation_angles_(torch.empty(n * (n - 1) // 2, dtype=torch.float64, device="cpu"), n)
         W.copy_(torch.linalg.matrix_exp(skew(t, n)))

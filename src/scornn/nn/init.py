@@ -7,8 +7,6 @@ import math
 import torch
 from torch import Tensor
 
-from scornn.functional import skew_indices
-
 
 @torch.no_grad()
 def cayley_rotations_(v: Tensor, n: int, bandwidth: int | None = None) -> Tensor:
@@ -21,8 +19,7 @@ def cayley_rotations_(v: Tensor, n: int, bandwidth: int | None = None) -> Tensor
     The blocks have +s_j above the diagonal, as in the paper; the authors' program has −s_j, which is the same
     distribution of W up to a transpose.
     """
-    row, column = skew_indices(n, bandwidth)
-    blocks = ((row % 2 == 0) & (column == row + 1)).nonzero().flatten().to(v.device)
+    blocks = torch.tensor(_block_places(n, bandwidth), dtype=torch.long, device=v.device)
     t = v.new_empty(blocks.numel()).uniform_(0, math.pi / 2)
     return v.zero_().index_copy_(0, blocks, torch.tan(t / 2))
 
@@ -33,6 +30,18 @@ def rotation_angles_(v: Tensor, n: int) -> Tensor:
 
     The exponential map turns block j into a rotation by :math:`t_j`.
     """
-    row, column = skew_indices(n)
-    blocks = ((row % 2 == 0) & (column == row + 1)).nonzero().flatten().to(v.device)
+    blocks = torch.tensor(_block_places(n), dtype=torch.long, device=v.device)
     return v.zero_().index_copy_(0, blocks, v.new_empty(blocks.numel()).uniform_(-math.pi, math.pi))
+
+
+def _block_places(n: int, bandwidth: int | None = None) -> list[int]:
+    """Where the entries (2j, 2j+1) stand among the free numbers of :func:`scornn.functional.skew`: first in their rows.
+
+    Without tensors, so that it is the same on the meta device and under fake tensors.
+    """
+    band = n - 1 if bandwidth is None else bandwidth
+    places, first = [], 0
+    for row in range(n - 1 if band else 0):
+        places += [first] * (row % 2 == 0)
+        first += min(n - 1 - row, band)
+    return places

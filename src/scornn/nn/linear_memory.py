@@ -13,10 +13,12 @@ from scornn import ops
 from scornn.nn.base import Head, OrthogonalRecurrentLayer, check_choice, full_precision, precise
 from scornn.nn.catalogue import model
 from scornn.nn.convert import convert
+from scornn.nn.layer import States
 from scornn.nn.scornn import ScoRNN
 from scornn.ops.bank import Bank
 from scornn.ops.bank_last import last_state, read_every_state
-from scornn.ops.bank_scan import FUSED, every_state
+from scornn.ops.bank_native import FUSED
+from scornn.ops.bank_scan import every_state
 
 STARTS = ("uniform", "cayley")
 
@@ -163,12 +165,22 @@ class LinearMemory(OrthogonalRecurrentLayer):
             weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
             return read_every_state(x, h0, *weights, *head)
 
-    def run_last(self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool) -> Tensor:
+    def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
         if self.backend != "auto":
-            return super().run_last(suffix, x, h0, batch_sizes, reverse)
-        with full_precision(x):
+            return super()._last(x, states, batch, batch_sizes)
+        below = self.num_layers - 1
+        top = below * self.num_directions
+        last: list[Tensor] = []
+        if below:
+            lower = None if states is None else (states[0][:top],)
+            x, (h_n,) = self._stack(x, lower, batch, batch_sizes, None, below)
+            last = list(h_n)
+        for direction, suffix in enumerate(self._suffixes(below)):
+            h0 = self.initial_state(suffix, batch, x) if states is None else states[0][top + direction]
             weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
-            return last_state(x, h0, *weights, batch_sizes, reverse)
+            with full_precision(x):
+                last.append(last_state(x, h0, *weights, batch_sizes, reverse=direction == 1))
+        return (torch.stack(last),)
 
     def reads_in_one_pass(self) -> bool:
         return False

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from scornn.nn.base import RecurrentLayer
-from scornn.nn.lstm import LSTM
+from scornn.nn.layer import RecurrentLayer
 
 
 def _has_hooks(module: nn.Module) -> bool:
@@ -29,7 +27,7 @@ class SequenceModel(nn.Module):
     r"""The paper's network: :math:`y_t = V h_t + c` on every state, or on the last one alone.
 
     Args:
-        layer: any layer with torch.nn.RNN's contract and ``batch_first=False``.
+        layer: any :class:`RecurrentLayer` with ``batch_first=False``.
         output_size: p.
         read: ``all`` states, or the ``last`` state of each sequence.
         width: None for the paper's linear head. A number makes it another network: a head of two layers with so many
@@ -46,7 +44,7 @@ class SequenceModel(nn.Module):
 
     def __init__(
         self,
-        layer: Any,
+        layer: RecurrentLayer,
         output_size: int,
         read: Literal["all", "last"] = "all",
         *,
@@ -56,14 +54,18 @@ class SequenceModel(nn.Module):
         super().__init__()
         if read not in ("all", "last"):
             raise ValueError(f'read must be "all" or "last", got {read!r}')
-        self.layer = layer
+        if not isinstance(layer, RecurrentLayer):
+            name = type(layer).__name__
+            raise TypeError(f"layer must be one of scornn.nn, or derive from scornn.nn.RecurrentLayer; got {name}")
+        if layer.batch_first:
+            raise ValueError(
+                "layer has batch_first=True, but the inputs of a SequenceModel are (T, B, m); build it with "
+                "batch_first=False"
+            )
+        self.layer: Any = layer  # parameters and matrices are its attributes
         self.read = read
-        weight = next(layer.parameters())
-        self._directions = 2 if layer.bidirectional else 1
-        self._takes_head = isinstance(layer, RecurrentLayer) and "head" in signature(layer.forward).parameters
-        self._last_alone = isinstance(layer, RecurrentLayer) and "need_output" in signature(layer.forward).parameters
-        size = getattr(layer, "readout_size", None) or int(layer.hidden_size) * self._directions  # torch's have none
-        make: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype}
+        size = layer.readout_size
+        make: dict[str, Any] = {"device": layer.like.device, "dtype": layer.like.dtype}
         self.head: nn.Linear | nn.Sequential
         if width is None:
             self.head = nn.Linear(size, output_size, **make)
@@ -74,22 +76,23 @@ class SequenceModel(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
-    def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """``inputs (T, B, m)``, with padding after ``lengths`` steps where they are given.
+    def forward(self, inputs: Any, lengths: Tensor | None = None) -> Any:
+        """``inputs (T, B, m)``, with padding after ``lengths`` steps where they are given; or a ``PackedSequence``.
 
         Returns ``(T, B, p)``, zero in the padding, or ``(B, p)`` when only the last state is read. What stands in the
-        padding of the inputs reaches neither the output nor the gradient.
+        padding of the inputs reaches neither the output nor the gradient. Of packed inputs every output is packed too.
         """
+        if isinstance(inputs, PackedSequence) and lengths is not None:
+            raise ValueError("a PackedSequence has its own lengths; give lengths with padded inputs only")
         sequence: Any = inputs
         if lengths is not None:
             _check_lengths(inputs, lengths)
-            if self._slow_when_packed(inputs):
+            if self.layer.slow_when_packed(inputs):
                 return self._on_padding(inputs, lengths)
             sequence = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
         if self.read == "last":
-            alone = {"need_output": False} if self._last_alone else {}
-            h = self._last(self.layer(sequence, **alone)[1])
-            y: Tensor = self.head(self._readout(h))
+            h = self._last(self.layer(sequence, need_output=_has_hooks(self.layer))[1])  # hooks may read the output
+            y: Tensor = self.head(self.layer.readout(h))
             return y
         every = self._every_state(sequence)
         y = every if lengths is None else pad_packed_sequence(every, total_length=inputs.shape[0])[0]
@@ -101,26 +104,16 @@ class SequenceModel(nn.Module):
             return self.layer(sequence, head=(self.head.weight, self.head.bias))[0]
         output = self.layer(sequence)[0]
         if isinstance(output, PackedSequence):
-            return output._replace(data=self.head(self._readout(output.data)))
-        return self.head(self._readout(output))
-
-    def _readout(self, h: Tensor) -> Tensor:
-        read: Tensor = self.layer.readout(h) if hasattr(self.layer, "readout") else h  # torch's layers have none
-        return read
+            return output._replace(data=self.head(self.layer.readout(output.data)))
+        return self.head(self.layer.readout(output))
 
     def _reads_in_one_pass(self) -> bool:
         """Whether the layer takes the head's weights: hooks, such as those of pruning, see the modules one by one."""
         plain = type(self.head) is nn.Linear and self.head.bias is not None
-        return self._takes_head and plain and not (_has_hooks(self.head) or _has_hooks(self.layer))
-
-    def _slow_when_packed(self, inputs: Tensor) -> bool:
-        """Whether torch's own loop of an LSTM or GRU runs it, and padding changes nothing."""
-        if not isinstance(self.layer, nn.LSTM | nn.GRU) or self.layer.bidirectional:
-            return False
-        return not (isinstance(self.layer, LSTM) and self.layer.runs_on_kernel(inputs))
+        return plain and not (_has_hooks(self.head) or _has_hooks(self.layer))
 
     def _on_padding(self, inputs: Tensor, lengths: Tensor) -> Tensor:
-        """For torch's LSTM and GRU, which take several times longer on packed sequences.
+        """For torch's loops of an LSTM and a GRU, which take several times longer on packed sequences.
 
         In one direction what comes after the end of a sequence changes nothing before it, and their states are
         bounded, so that none overflows there.
@@ -136,4 +129,4 @@ class SequenceModel(nn.Module):
     def _last(self, state: Tensor | tuple[Tensor, Tensor]) -> Tensor:
         """The last state of the top layer, ``(B, output_size)``: both directions side by side."""
         h_n = state[0] if isinstance(state, tuple) else state
-        return torch.cat(tuple(h_n[-self._directions :]), -1)
+        return torch.cat(tuple(h_n[-self.layer.num_directions :]), -1)

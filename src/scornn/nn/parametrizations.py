@@ -32,7 +32,7 @@ class ScaledCayley(nn.Module):
     def right_inverse(self, W: Tensor) -> Tensor:
         A, D = functional.inverse_scaled_cayley(W.detach().cpu())
         self.sign.copy_(D)
-        row, column = functional.skew_indices(self.sign.numel())
+        row, column = functional.skew_indices(self.sign.numel(), device=A.device)
         return A[row, column].to(W)
 
 

@@ -144,5 +144,6 @@ class IRNN(RNN):
             backend=backend,
         )
 
+    @torch.no_grad()
     def reset_recurrent_matrix(self, W: Tensor) -> None:
-        nn.init.eye_(W)
+        W.zero_().fill_diagonal_(1)

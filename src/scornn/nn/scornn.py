@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from scornn import ops
-from scornn.functional import inverse_scaled_cayley, orthogonality_error, scaled_cayley, skew, skew_indices
+from scornn.functional import inverse_scaled_cayley, scaled_cayley, skew, skew_indices
 from scornn.nn import init
-from scornn.nn.base import OrthogonalRecurrentLayer, check_sizes
+from scornn.nn.base import OrthogonalMatrix, OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
+from scornn.nn.checks import check_sizes, has_values, precise, under_autocast
 
 NONLINEARITIES = ("modrelu", "relu", "leaky_relu", "tanh", "identity")
 
 
-class _ScaledCayleyWeights(nn.Module):
-    """The parameters U, A, D and b of one or more recurrences, each under its suffix, and W made from them."""
+class _ScaledCayley(OrthogonalMatrix):
+    """What layer and cell share: W = (I + A)⁻¹(I − A)D of each suffix, its start, and the way in."""
 
-    hidden_size: int
-    bias: bool
     rho: int
     bandwidth: int | None
-
+    nonlinearity: str
     input_scale: float = 0.01
     bias_start: float = 0.0
 
@@ -38,53 +35,41 @@ class _ScaledCayleyWeights(nn.Module):
             raise TypeError(f"rho should be of type int, got: {type(rho).__name__}")
         if not 0 <= rho <= n:
             raise ValueError(f"rho, the number of −1 in D, must lie in 0..{n} for hidden_size={n}; got {rho}")
-        if bandwidth is not None and not (isinstance(bandwidth, int) and 0 <= bandwidth < n):
+        whole = isinstance(bandwidth, int) and not isinstance(bandwidth, bool)
+        if bandwidth is not None and not (whole and 0 <= bandwidth < n):
             raise ValueError(f"bandwidth must be an integer in 0..{n - 1} for hidden_size={n}, got {bandwidth!r}")
-        if backend not in ops.BACKENDS:
-            raise ValueError(f"unknown backend {backend!r}; expected one of {', '.join(ops.BACKENDS)}")
-        self.nonlinearity, self.rho, self.bandwidth, self.backend = nonlinearity, rho, bandwidth, backend
-        self._cache: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
+        if backend not in self.BACKENDS:
+            raise ValueError(f"unknown backend {backend!r}; expected one of {', '.join(self.BACKENDS)}")
+        self.nonlinearity = self.activation = nonlinearity
+        self.rho, self.bandwidth, self.backend = rho, bandwidth, backend
+
+    def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
+        band = self.hidden_size - 1 if self.bandwidth is None else self.bandwidth
+        return {"skew_hh": (self.hidden_size * band - band * (band + 1) // 2,)}
 
     def make_parameters(
         self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
     ) -> None:
-        n = self.hidden_size
-        count = skew_indices(n, self.bandwidth)[0].numel()
-        factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.register_parameter(f"weight_ih{suffix}", nn.Parameter(torch.empty(n, input_size, **factory)))
-        self.register_parameter(f"skew_hh{suffix}", nn.Parameter(torch.empty(count, **factory)))
-        self.register_buffer(f"sign_hh{suffix}", torch.empty(n, **factory))
-        if self.bias:
-            self.register_parameter(f"bias{suffix or '_hh'}", nn.Parameter(torch.empty(n, **factory)))
+        super().make_parameters(suffix, input_size, device, dtype)
+        self.register_buffer(f"sign_hh{suffix}", torch.empty(self.hidden_size, device=device, dtype=dtype))
 
     @torch.no_grad()
-    def _reset(self, suffix: str) -> None:
+    def reset(self, suffix: str) -> None:
         """Section 4.2 and the authors' program: rotations in A, the last rho signs −1, small U, b = 0."""
         n = self.hidden_size
-        init.cayley_rotations_(getattr(self, f"skew_hh{suffix}"), n, self.bandwidth)
-        sign = getattr(self, f"sign_hh{suffix}").fill_(1)
-        sign[n - self.rho :] = -1
-        nn.init.uniform_(getattr(self, f"weight_ih{suffix}"), -self.input_scale, self.input_scale)
+        init.cayley_rotations_(self.tensor(f"skew_hh{suffix}"), n, self.bandwidth)
+        self.tensor(f"sign_hh{suffix}").fill_(1)[n - self.rho :] = -1
+        nn.init.uniform_(self.tensor(f"weight_ih{suffix}"), -self.input_scale, self.input_scale)
         if self.bias:
-            nn.init.constant_(getattr(self, f"bias{suffix or '_hh'}"), self.bias_start)
+            nn.init.constant_(self.tensor(self.bias_name(suffix)), self.bias_start)
+        if self.learn_h0:
+            nn.init.zeros_(self.tensor(f"h0{suffix}"))
 
     def recurrent_matrix(self, suffix: str) -> Tensor:
-        """W = (I + A)⁻¹(I − A)D from the free numbers as they are now.
-
-        Where no gradient is recorded, the last W is used again if the numbers it was made from are the same; they
-        are compared by value, so that no way of changing them can leave a stale W behind.
-        """
-        v, D = getattr(self, f"skew_hh{suffix}"), getattr(self, f"sign_hh{suffix}")
-        reusable = not torch.is_grad_enabled() and not torch.compiler.is_compiling() and v.device.type == "cpu"
-        if reusable and (kept := self._cache.get(suffix)) is not None:
-            kept_v, kept_D, W = kept
-            if kept_v.dtype == v.dtype and torch.equal(kept_v, v) and torch.equal(kept_D, D):
-                return W
-        precise = v.float() if v.dtype in (torch.bfloat16, torch.float16) else v
-        W = scaled_cayley(skew(precise, self.hidden_size, self.bandwidth), D.to(precise.dtype)).to(v.dtype)
-        if reusable:
-            self._cache[suffix] = (v.detach().clone(), D.clone(), W)
-        return W
+        """W = (I + A)⁻¹(I − A)D from the free numbers as they are now."""
+        v, D = self.tensor(f"skew_hh{suffix}"), self.tensor(f"sign_hh{suffix}")
+        A = skew(precise(v), self.hidden_size, self.bandwidth)
+        return scaled_cayley(A, D.to(A.dtype)).to(v.dtype)
 
     @torch.no_grad()
     def set_recurrent_matrix(self, suffix: str, W: Tensor) -> None:
@@ -94,7 +79,7 @@ class _ScaledCayleyWeights(nn.Module):
         if tuple(W.shape) != (n, n):
             raise ValueError(f"weight_hh{suffix}: expected a matrix of shape {(n, n)}, got {tuple(W.shape)}")
         A, D = inverse_scaled_cayley(W.detach().cpu())
-        row, column = skew_indices(n, self.bandwidth)
+        row, column = skew_indices(n, self.bandwidth, A.device)
         outside = A.clone()
         outside[row, column] = outside[column, row] = 0
         if outside.numel() and outside.abs().max() > 100 * n * torch.finfo(W.dtype).eps:
@@ -102,37 +87,21 @@ class _ScaledCayleyWeights(nn.Module):
                 f"weight_hh{suffix}: this matrix needs entries of A outside the bandwidth {self.bandwidth}; "
                 "build the layer with bandwidth=None"
             )
-        getattr(self, f"skew_hh{suffix}").copy_(A[row, column])
-        getattr(self, f"sign_hh{suffix}").copy_(D)
+        self.tensor(f"skew_hh{suffix}").copy_(A[row, column])
+        self.tensor(f"sign_hh{suffix}").copy_(D)
 
-    def _weight_suffix(self, name: str) -> str | None:
-        """The suffix if ``name`` is that of a recurrent matrix, ``weight_hh`` + suffix."""
-        suffix = name.removeprefix("weight_hh")
-        return suffix if name.startswith("weight_hh") and f"skew_hh{suffix}" in self._parameters else None
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("weight_hh") and (suffix := self._weight_suffix(name)) is not None:
-            return self.recurrent_matrix(suffix)
-        return super().__getattr__(name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("weight_hh") and (suffix := self._weight_suffix(name)) is not None:
-            self.set_recurrent_matrix(suffix, value)
-        else:
-            super().__setattr__(name, value)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_cache": {}}
-
-    def recurrent_parameter_names(self) -> list[str]:
-        return [name for name in self._parameters if name.startswith("skew_hh")]
-
-    def recurrent_bias_names(self) -> list[str]:
-        """As :meth:`DenseRecurrentLayer.recurrent_bias_names`, of the cell too."""
-        return [name for name in self._parameters if name.startswith("bias")]
+    def _counted_rho(self) -> str:
+        """The number of −1 in D, of each suffix where they differ; as asked for where D has no values."""
+        signs = [self._buffers[f"sign_hh{suffix}"] for suffix in self.suffixes()]
+        if any(D is None or not has_values(D) for D in signs):
+            return str(self.rho)
+        counts = [int((D < 0).sum()) for D in signs if D is not None]
+        return str(counts[0]) if len(set(counts)) == 1 else f"({', '.join(map(str, counts))})"
 
     def _repr_settings(self) -> str:
-        text = f"rho={self.rho}" + ("" if self.nonlinearity == "modrelu" else f", nonlinearity={self.nonlinearity}")
+        text = f"rho={self._counted_rho()}" + (
+            "" if self.nonlinearity == "modrelu" else f", nonlinearity={self.nonlinearity}"
+        )
         return text + ("" if self.bandwidth is None else f", bandwidth={self.bandwidth}")
 
 
@@ -145,7 +114,7 @@ class _ScaledCayleyWeights(nn.Module):
     equation="W = (I + A)⁻¹(I − A)D, Aᵀ = −A, D = diag(±1)",
     source="Helfrich, Willmott and Ye, ICML 2018",
 )
-class ScoRNN(_ScaledCayleyWeights, OrthogonalRecurrentLayer):
+class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
     r"""Scaled Cayley orthogonal recurrent network: replaces :class:`torch.nn.RNN`, and remembers.
 
     .. math::
@@ -153,7 +122,8 @@ class ScoRNN(_ScaledCayleyWeights, OrthogonalRecurrentLayer):
 
     A is skew-symmetric and trained, D is a fixed diagonal with ``rho`` entries −1 (the last ones), and σ is modReLU,
     :math:`\mathrm{sign}(z)\,\mathrm{relu}(|z| + b)`. W is orthogonal to rounding whatever the optimizer does to the
-    free numbers of A, so gradients neither vanish nor explode through it. W is made from them in every forward.
+    free numbers of A, so gradients neither vanish nor explode through it. W is made from them in every forward,
+    or once inside :func:`scornn.cached`.
 
     A plain equivalent of one layer::
 
@@ -195,7 +165,8 @@ class ScoRNN(_ScaledCayleyWeights, OrthogonalRecurrentLayer):
         skew_hh_l{k}: the free numbers of A.
         sign_hh_l{k}: D, a buffer.
         bias_l{k}: b.
-        weight_hh_l{k}: W, made from A and D. An orthogonal matrix can be assigned to it.
+        weight_hh_l{k}: W, made from A and D: a fresh tensor, so writing into it changes nothing. An orthogonal matrix
+            can be assigned to it, which sets A and D.
 
     With ``_reverse`` added for the other direction.
 
@@ -230,28 +201,21 @@ class ScoRNN(_ScaledCayleyWeights, OrthogonalRecurrentLayer):
             raise ValueError(f"input_scale must be a positive number, got {input_scale!r}")
         if not abs(bias_start) < float("inf"):
             raise ValueError(f"bias_start must be a finite number, got {bias_start!r}")
-        OrthogonalRecurrentLayer.__init__(
-            self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
-        )
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         self._settings(nonlinearity, rho, bandwidth, backend)
-        self.activation, self.learn_h0 = nonlinearity, learn_h0
+        self.learn_h0 = learn_h0
         self.input_scale, self.bias_start = float(input_scale), float(bias_start)
         self.build(device, dtype)
 
-    def reset_parameters(self) -> None:
-        for suffix in self.suffixes():
-            self._reset(suffix)
-            if self.learn_h0:
-                nn.init.zeros_(self.get_parameter(f"h0{suffix}"))
-
     def extra_repr(self) -> str:
-        return f"{OrthogonalRecurrentLayer.extra_repr(self)}, {self._repr_settings()}"
+        return f"{super().extra_repr()}, {self._repr_settings()}"
 
 
-class ScoRNNCell(_ScaledCayleyWeights):
+class ScoRNNCell(_ScaledCayley):
     """One step of :class:`ScoRNN`, with the contract of :class:`torch.nn.RNNCell`.
 
-    Inputs: ``input (B, m)`` or ``(m,)``, and ``hx (B, n)`` or ``(n,)``, zero if not given. Output: the next state.
+    Inputs: ``input (B, m)`` or ``(m,)``, and ``hx (B, n)`` or ``(n,)``; zero if not given, or what was learned. Output:
+    the next state.
 
     Example:
         >>> cell = ScoRNNCell(10, 20)
@@ -270,44 +234,87 @@ class ScoRNNCell(_ScaledCayleyWeights):
         *,
         rho: int | None = None,
         bandwidth: int | None = None,
+        learn_h0: bool = False,
         backend: str = "auto",
     ) -> None:
         super().__init__()
         check_sizes(input_size=input_size, hidden_size=hidden_size)
-        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        self.input_size, self.hidden_size, self.bias, self.learn_h0 = input_size, hidden_size, bias, learn_h0
         self._settings(nonlinearity, rho, bandwidth, backend)
         self.make_parameters("", input_size, device, dtype)
+        if learn_h0:
+            self.register_parameter("h0", nn.Parameter(torch.empty(hidden_size, device=device, dtype=dtype)))
         self.reset_parameters()
 
+    @classmethod
+    @torch.no_grad()
+    def from_layer(cls, layer: ScoRNN, k: int = 0, direction: int = 0) -> ScoRNNCell:
+        """A cell with copies of the numbers of layer ``k`` in one direction, 0 for forward and 1 for reverse.
+
+        Its steps are those of the layer, ``h_t = cell(x_t, h_{t-1})``; inside :func:`scornn.cached` they make W once.
+
+        Example:
+            >>> layer, x = ScoRNN(3, 8), torch.randn(2, 3)
+            >>> torch.equal(ScoRNNCell.from_layer(layer)(x), layer(x.unsqueeze(0))[0][0])
+            True
+        """
+        if not isinstance(layer, ScoRNN):
+            raise TypeError(
+                f"from_layer takes a ScoRNN, got {type(layer).__name__}; scornn.convert makes one of others"
+            )
+        for name, value, end in (("k", k, layer.num_layers), ("direction", direction, layer.num_directions)):
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < end:
+                raise ValueError(f"{name} must be an integer in 0..{end - 1} for this layer, got {value!r}")
+        suffix = layer.suffixes()[k * layer.num_directions + direction]
+        U = layer.input_matrix(suffix)
+        cell = cls(
+            U.shape[1],
+            layer.hidden_size,
+            layer.bias,
+            layer.nonlinearity,
+            U.device,
+            U.dtype,
+            rho=layer.rho,
+            bandwidth=layer.bandwidth,
+            learn_h0=layer.learn_h0,
+            backend=layer.backend,
+        )
+        for name in ["weight_ih", "skew_hh", "sign_hh"] + ["h0"] * layer.learn_h0:
+            cell.tensor(name).copy_(layer.tensor(f"{name}{suffix}"))
+        if layer.bias:
+            cell.tensor("bias_hh").copy_(layer.tensor(layer.bias_name(suffix)))
+        return cell.train(layer.training)
+
+    def suffixes(self) -> list[str]:
+        return [""]
+
+    def bias_name(self, suffix: str) -> str:
+        return "bias_hh"
+
     def reset_parameters(self) -> None:
-        self._reset("")
+        """Draw fresh parameters from the global random generator."""
+        self.reset("")
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        if isinstance(hx, (tuple, list)):
+            raise RuntimeError(f"ScoRNNCell has one hidden state: hx is a tensor, got a {type(hx).__name__}")
         if input.dim() not in (1, 2):
             raise ValueError(f"ScoRNNCell: Expected input to be 1D or 2D, got {input.dim()}D instead")
         if hx is not None and hx.dim() != input.dim():
             raise ValueError(f"ScoRNNCell: Expected hidden to be {input.dim()}D like input, got {hx.dim()}D instead")
         if input.shape[-1] != self.input_size:
             raise RuntimeError(f"input has inconsistent input_size: expected {self.input_size}, got {input.shape[-1]}")
+        weight = self.like
+        if under_autocast(input):  # as the layer, it stays in the weights' precision
+            input, hx = input.to(weight.dtype), None if hx is None else hx.to(weight.dtype)
+        if input.dtype != weight.dtype:
+            raise ValueError(f"ScoRNNCell: input dtype ({input.dtype}) does not match weight dtype ({weight.dtype})")
         x = input.reshape(1, -1, self.input_size)
-        h = x.new_zeros(x.shape[1], self.hidden_size) if hx is None else hx.reshape(-1, self.hidden_size)
+        h = self.initial_state("", x.shape[1], x) if hx is None else hx.reshape(-1, self.hidden_size)
         if h.shape[0] != x.shape[1]:
             raise RuntimeError(f"Input batch size {x.shape[1]} doesn't match hidden batch size {h.shape[0]}")
-        b = self.get_parameter("bias_hh") if self.bias else None
-        _, h_n = ops.recurrence(
-            x,
-            h,
-            self.recurrent_matrix(""),
-            self.weight_ih,
-            b,
-            activation=self.nonlinearity,
-            backend=self.backend,
-        )
+        _, h_n = ops.recurrence(x, h, *self.operands("", x), activation=self.activation, backend=self.backend)
         return h_n if input.dim() == 2 else h_n.squeeze(0)
-
-    def orthogonality_error(self) -> float:
-        with torch.no_grad():
-            return float(orthogonality_error(self.recurrent_matrix("")))
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, {self._repr_settings()}"

@@ -89,9 +89,16 @@ class UnitaryRecurrentLayer(DenseRecurrentLayer):
         return output.to(x.dtype), h_n.to(x.dtype)
 
     def reads_in_one_pass(self) -> bool:
-        return not self.runs_as_product()
+        return super().reads_in_one_pass() and not self.runs_as_product()
 
     @torch.no_grad()
     def orthogonality_error(self) -> float | None:
-        """Largest ‖W*W − I‖_F of the complex W over layers and directions."""
-        return max(float(orthogonality_error(self.unitary_matrix(suffix))) for suffix in self.suffixes())
+        """Largest ‖W*W − I‖_F of the complex W as it is used, over layers and directions."""
+        return max(float(orthogonality_error(self._used(suffix))) for suffix in self.suffixes())
+
+    def _used(self, suffix: str) -> Tensor:
+        """The complex W, each part rounded to the layer's precision."""
+        W, dtype = self.unitary_matrix(suffix), self.like.dtype
+        if not W.is_complex():
+            return precise(W.to(dtype))
+        return torch.complex(precise(W.real.to(dtype)), precise(W.imag.to(dtype)))

@@ -90,7 +90,7 @@ class URNN(UnitaryRecurrentLayer):
     @torch.no_grad()
     def reset(self, suffix: str) -> None:
         n = self.hidden_size
-        self.tensor(f"permutation_hh{suffix}").copy_(torch.randperm(n))
+        self.tensor(f"permutation_hh{suffix}").copy_(torch.randperm(n, device="cpu"))
         nn.init.uniform_(self.tensor(f"phase_hh{suffix}"), -math.pi, math.pi)
         limit = math.sqrt(6 / (2 + 2 * n))  # Glorot for a 2 × 2n matrix
         nn.init.uniform_(self.tensor(f"reflection_hh{suffix}"), -limit, limit)

@@ -1,10 +1,9 @@
 """The hot loop: one sequence operator in three rungs, each tested against the one below in float64.
 
 ``naive`` (PyTorch and autograd; defines the operator) → ``manual`` (PyTorch, hand-written backward) → ``native``
-(the C++ kernel of ``csrc/``).
+(the C++ kernel of ``csrc/``). They stand in one table, :data:`scornn.ops.sequence.RUNGS`.
 """
 
-from scornn.ops.readout import readout
-from scornn.ops.recurrence import BACKENDS, backends, recurrence
+from scornn.ops.sequence import BACKENDS, backends, chosen, readout, recurrence
 
-__all__ = ["BACKENDS", "backends", "readout", "recurrence"]
+__all__ = ["BACKENDS", "backends", "chosen", "readout", "recurrence"]

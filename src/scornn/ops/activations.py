@@ -1,7 +1,7 @@
 """The activations of the sequence operator: the value from z, and the gradient from the state alone.
 
 Every activation here can be differentiated knowing only its output h, so a backward pass needs to keep the
-states and nothing else.
+states and nothing else. Where h is NaN a pullback gives what autograd gives for the value.
 """
 
 from __future__ import annotations
@@ -41,9 +41,8 @@ def _modrelu(z: Tensor, b: Tensor | None) -> Tensor:
 
 
 def _modrelu_pullback(g: Tensor, h: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor]:
-    direction = h.sign()  # 0 where the unit is silent, so the gradient is 0 there
-    dz = torch.where(h == 0, 0, g)
-    return dz, dz * direction
+    dz = torch.where(h == 0, 0, g * (h == h))  # the sign of a NaN is 0
+    return dz, dz * h.sign()
 
 
 def _complex_modrelu(z: Tensor, b: Tensor | None) -> Tensor:
@@ -65,20 +64,20 @@ def _complex_modrelu_pullback(g: Tensor, h: Tensor, b: Tensor | None) -> tuple[T
     q = torch.where(silent, 1, q)
     b = q.new_zeros(()) if b is None else b
     c = q - b
-    root = torch.sqrt(c * c + 4 * eps * q)
+    root = torch.hypot(c, 2 * torch.sqrt(eps * q))  # squares would overflow
     r = torch.where(c > 0, (c + root) / 2, 2 * eps * q / (root - c))
     u = H / q.unsqueeze(-1)
     along = (u * G).sum(-1)  # u·g
-    gain = (r + b) / (r + eps)
-    bend = r * (eps - b) / (r + eps) ** 2  # r · d gain / dr
+    gain = torch.where(b < 0, q / r, (r + b) / (r + eps))  # the same number; each where it is exact
+    bend = r / (r + eps) * ((eps - b) / (r + eps))  # r · d gain / dr
     dz = gain.unsqueeze(-1) * G + (bend * along).unsqueeze(-1) * u
-    db = along * r / (r + eps)
+    db = along * (r / (r + eps))
     return torch.where(silent.unsqueeze(-1), 0, dz).flatten(-2), torch.where(silent, 0, db)
 
 
 ACTIVATIONS: dict[str, Activation] = {
     "modrelu": Activation(_modrelu, _modrelu_pullback),
-    "relu": _additive(torch.relu, lambda g, h: torch.where(h > 0, g, 0)),
+    "relu": _additive(torch.relu, lambda g, h: torch.where(h <= 0, 0, g)),
     "leaky_relu": _additive(
         lambda z: torch.nn.functional.leaky_relu(z, LEAKY_SLOPE),
         lambda g, h: torch.where(h > 0, g, LEAKY_SLOPE * g),

@@ -10,10 +10,14 @@ is e^{ikθ}, from phases kθ in float64 (``docs/linear.md``).
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from scornn.ops.custom import register
+from scornn.ops.rung import Run, no_second_derivative
 
 
 class Bank(NamedTuple):
@@ -122,3 +126,46 @@ class Order:
         if not self.packed:
             return torch.cat([g[:-1], g[-1:] + last])
         return g.index_put((self.lengths - 1, torch.arange(self.batch, device=g.device)), last, accumulate=True)
+
+
+class Operands(NamedTuple):
+    """What the operator of every state takes: :func:`scornn.ops.bank_scan.every_state`, the bank in two."""
+
+    x: Tensor
+    h0: Tensor
+    angle: Tensor
+    sign: Tensor
+    U: Tensor
+    b: Tensor | None
+    batch_sizes: Tensor | None
+    reverse: bool
+
+
+Forward = Callable[[Operands], tuple[Tensor, Tensor]]
+Backward = Callable[[Any, Tensor, Operands, Any], list[Tensor | None]]
+"""From the gradients of the states and of the last state, the last state, the operands, and what is wanted of the
+operands up to b, sign among them, which has none. Under torch.compile the lazy conj of a complex tensor is lost inside
+an operator: conj_physical."""
+
+
+def operator(name: str, forward: Forward, backward: Backward) -> Run:
+    """Register ``scornn::{name}_rotations``: all states and the last ones. Its backward keeps the last ones alone."""
+
+    def empty_results(*arguments: Any) -> tuple[Tensor, Tensor]:
+        x, h0 = arguments[:2]
+        return x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
+
+    run: Run = register(
+        f"{name}_rotations",
+        "Tensor x, Tensor h0, Tensor angle, Tensor sign, Tensor U, Tensor? b, Tensor? batch_sizes, bool reverse",
+        lambda *arguments: forward(Operands(*arguments)),
+        empty_results,
+        lambda grads, kept, arguments, needs: backward(grads, kept[0], Operands(*arguments), needs),
+        inputs=6,
+        results=2,
+        differentiable=2,
+        kept=(1,),
+        second_derivative=no_second_derivative(name),
+        flops=lambda x, h0, angle, sign, U, *others: 2 * math.prod(x[:-1]) * (math.prod(U) + 2 * U[0]),
+    )
+    return run

@@ -1,62 +1,28 @@
-"""Turns a forward and a backward function into one opaque operator that autograd and torch.compile understand."""
+"""Turns a forward and a backward function into one opaque operator that autograd and torch.compile understand.
+
+Operators are defined with :class:`torch.library.Library` rather than with ``torch.library.custom_op``, whose first call
+imports torch's compiler: two seconds before the first number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils.flop_counter import register_flop_formula
 
-Recurrence = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor | None, str, Tensor | None, bool], tuple[Tensor, Tensor]]
-"""The sequence operator: the fields of :class:`Operands` to the states and the last state of each sequence."""
+Gradient = Tensor | list[Tensor] | None
+Forward = Callable[..., tuple[Tensor, ...]]
+"""From the arguments to the results."""
 
+Backward = Callable[[Sequence[Tensor | None], Sequence[Tensor], Sequence[Any], Sequence[bool]], Sequence[Gradient]]
+"""From the gradients of the results (None: nobody used it), the results that were kept, the arguments, and which
+gradients are wanted, to the gradients of the first arguments. What is not wanted may be None."""
 
-class Operands(NamedTuple):
-    """What the sequence operator takes, in its order; :func:`scornn.ops.recurrence` explains them."""
-
-    x: Tensor
-    h0: Tensor
-    W: Tensor
-    U: Tensor
-    b: Tensor | None
-    activation: str
-    batch_sizes: Tensor | None
-    reverse: bool
-
-
-WEIGHTS = "Tensor x, Tensor h0, Tensor W, Tensor U, Tensor? b"
-SETTINGS = "str activation, Tensor? batch_sizes, bool reverse"
-"""The operands as a schema of torch.library."""
-
-
-class Incoming(NamedTuple):
-    """The gradients of the results; None for a result that nobody used."""
-
-    output: Tensor | None
-    h_n: Tensor | None
-
-
-class Needs(NamedTuple):
-    """Which gradients are wanted."""
-
-    x: bool
-    h0: bool
-    W: bool
-    U: bool
-    b: bool
-
-
-class Gradients(NamedTuple):
-    """The gradients; None for what was not wanted."""
-
-    x: Tensor | None
-    h0: Tensor | None
-    W: Tensor | None
-    U: Tensor | None
-    b: Tensor | None
-
+_LIBRARY = torch.library.Library("scornn", "FRAGMENT")
 
 NOT_UNDER_TRANSFORM = "it has no rule for torch.func's transforms and forward-mode differentiation"
 
@@ -79,84 +45,176 @@ def takes_plain_loop(backend: str) -> bool:
     return True
 
 
-Forward = Callable[[Operands], tuple[Tensor, Tensor]]
-Backward = Callable[[Incoming, Operands, Tensor, Needs], Gradients]
-"""From the incoming gradients, the operands and the states that forward gave."""
+def register(
+    name: str,
+    arguments: str,
+    forward: Forward,
+    empty_results: Forward,
+    backward: Backward,
+    *,
+    inputs: int,
+    results: int,
+    differentiable: int,
+    kept: Sequence[int],
+    second_derivative: str,
+    flops: Callable[..., int] | None = None,
+) -> Any:
+    """Register ``scornn::{name}_forward`` and ``scornn::{name}_backward``; return the first, which is differentiable.
 
+    Gradients of results that nobody used arrive as None rather than as zeros, so that reading only the last state does
+    not cost a full-length gradient. The backward operator also runs under vmap (``is_grads_batched``), one after the
+    other. FlopCounterMode counts both.
 
-def register(name: str, forward: Forward, backward: Backward) -> Recurrence:
-    """Register ``scornn::{name}_forward`` and ``scornn::{name}_backward``, and return the differentiable operator.
-
-    Gradients that are not there (nobody used ``output``, or nobody used ``h_n``) arrive as None rather than as
-    zeros, so that reading only the last state does not cost a full-length gradient.
+    Args:
+        arguments: as in a schema of torch.library; tensors that may have a gradient come first.
+        empty_results: as ``forward``, without the numbers.
+        inputs: how many arguments may have a gradient.
+        results: how many there are; the first ``differentiable`` may have a gradient.
+        kept: numbers of the results that ``backward`` reads.
+        second_derivative: the error of differentiating a gradient.
+        flops: of forward, from the shapes of its arguments; backward takes twice as many.
     """
+    returns = ", ".join(["Tensor"] * results)
+    given = ", ".join([f"Tensor? g{k}" for k in range(differentiable)] + [f"Tensor kept{k}" for k in range(len(kept))])
+    first_kept, first_argument = differentiable, differentiable + len(kept)
 
-    def forward_op(*operands: Any) -> tuple[Tensor, Tensor]:
-        return forward(Operands(*operands))
+    lists = "Tensor[]" in arguments
+    gradient_types = "Tensor[]" if lists else "(" + ", ".join(["Tensor"] * inputs) + ")"
 
-    def backward_op(*arguments: Any) -> list[Tensor]:
-        g_output, g_h_n, output, *operands, needs = arguments
-        gradients = backward(Incoming(g_output, g_h_n), Operands(*operands), output, Needs(*needs))
-        return [output.new_empty(0) if gradient is None else gradient for gradient in gradients]
+    def gradients_as_declared(flat: list[Tensor]) -> Any:
+        return flat if lists else flat[0] if inputs == 1 else tuple(flat)
 
-    forward_custom = torch.library.custom_op(
-        f"scornn::{name}_forward",
-        forward_op,
-        mutates_args=(),
-        schema=f"({WEIGHTS}, {SETTINGS}) -> (Tensor, Tensor)",
-    )
-    backward_custom = torch.library.custom_op(
-        f"scornn::{name}_backward",
-        backward_op,
-        mutates_args=(),
-        schema=f"(Tensor? g_output, Tensor? g_h_n, Tensor output, {WEIGHTS}, {SETTINGS}, bool[] needs) -> Tensor[]",
-    )
+    def backward_op(*everything: Any) -> Any:
+        called, needs = everything[first_argument:-1], everything[-1]
+        gradients = backward(everything[:first_kept], everything[first_kept:first_argument], called, needs)
+        like = everything[first_kept]
+        flat = zip(_flat(called[:inputs], needs), _flat(gradients, needs), strict=True)
+        return gradients_as_declared([like.new_empty(0) if g is None or not want else g for (_, want), (g, _) in flat])
 
-    @forward_custom.register_fake
-    def _(*operands: Any) -> tuple[Tensor, Tensor]:
-        x, h0 = operands[:2]
-        return x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
+    def empty_gradients(*everything: Any) -> Any:
+        like = everything[first_kept]
+        flat = _flat(everything[first_argument : first_argument + inputs], everything[-1])
+        return gradients_as_declared([t.new_empty(t.shape) if want else like.new_empty(0) for t, want in flat])
 
-    @backward_custom.register_fake
-    def _(*arguments: Any) -> list[Tensor]:
-        return empty_gradients(arguments[3:8], arguments[-1])
-
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        *tensors, ctx.activation, batch_sizes, ctx.reverse = inputs
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(output[0], *tensors, batch_sizes)
+        ctx.mark_non_differentiable(*output[differentiable:])
+        tensors, ctx.rest = _part(inputs)
+        ctx.save_for_backward(*(output[k] for k in kept), *tensors)
 
-    def autograd(ctx: Any, g_output: Tensor | None, g_h_n: Tensor | None) -> tuple[Tensor | None, ...]:
-        if g_output is None and g_h_n is None:
-            return (None,) * 8
-        output, *tensors, batch_sizes = ctx.saved_tensors
-        needs = list(ctx.needs_input_grad[:5])
-        settings = (ctx.activation, batch_sizes, ctx.reverse)
-        gradients = backward_custom(g_output, g_h_n, output, *tensors, *settings, needs)
-        return (*(g if need else None for g, need in zip(gradients, needs, strict=True)), None, None, None)
+    def autograd(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        saved = ctx.saved_tensors
+        called = _join(saved[len(kept) :], ctx.rest)
+        nothing = [None if not isinstance(a, list) else [None] * len(a) for a in called]
+        if all(g is None for g in grads[:differentiable]):
+            return tuple(nothing)
+        needs = [any(n) if isinstance(n, (list, tuple)) else n for n in ctx.needs_input_grad[:inputs]]
+        if lists and any(g is not None and torch._C._functorch.is_legacy_batchedtensor(g) for g in grads):
+            raise RuntimeError(f'{name} has no batched gradients here; build the layer with backend="naive"')
+        made = backward_operator(*grads[:differentiable], *saved[: len(kept)], *called, needs)
+        flat = iter([made] if isinstance(made, Tensor) else made)
+        found = [[next(flat) for _ in a] if isinstance(a, list) else next(flat) for a in called[:inputs]]
+        wanted = [
+            [g if t.is_floating_point() else None for g, t in zip(gradient, a, strict=True)]
+            if isinstance(a, list) and need
+            else (gradient if need else absent)
+            for gradient, a, need, absent in zip(found, called, needs, nothing, strict=False)
+        ]
+        return (*wanted, *nothing[inputs:])
 
-    forward_custom.register_autograd(autograd, setup_context=setup_context)
-    refuse_second_derivative(backward_custom, name)
-    return forward_custom
+    def refuse(ctx: Any, *grads: Any) -> None:
+        raise RuntimeError(second_derivative)
+
+    forward_operator = _define(f"{name}_forward", f"({arguments}) -> ({returns})", forward, empty_results)
+    backward_operator = _define(
+        f"{name}_backward", f"({given}, {arguments}, bool[] needs) -> {gradient_types}", backward_op, empty_gradients
+    )
+    torch.library.register_autograd(forward_operator, autograd, setup_context=setup_context, lib=_LIBRARY)
+    torch.library.register_autograd(
+        backward_operator, refuse, setup_context=lambda ctx, inputs, output: None, lib=_LIBRARY
+    )
+    torch.library.register_vmap(backward_operator, _one_by_one(backward_operator), lib=_LIBRARY)
+    if flops is not None:
+        register_flop_formula(forward_operator.overloadpacket)(lambda *shapes, out_shape=None, **_: flops(*shapes))
+        register_flop_formula(backward_operator.overloadpacket)(
+            lambda *shapes, out_shape=None, **_: 2 * flops(*shapes[first_argument:-1])
+        )
+    return forward_operator
 
 
-def empty_gradients(tensors: tuple[Tensor | None, ...], needs: list[bool]) -> list[Tensor]:
-    """What a backward operator returns, without its numbers: an empty tensor for what is not wanted."""
-    like = tensors[0]
-    assert like is not None
+def _define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+    _LIBRARY.define(name + schema, tags=torch.Tag.pt2_compliant_tag)
+    _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"scornn::{name}", fake, lib=_LIBRARY)
+    return getattr(torch.ops.scornn, name).default
+
+
+def _flat(values: Sequence[Any], needs: Sequence[bool]) -> list[tuple[Any, bool]]:
+    """Each value, and each one of a list, with whether its gradient is wanted: never where there is none to have."""
+    flat = [
+        (one, need)
+        for value, need in zip(values, needs, strict=True)
+        for one in (value if isinstance(value, list) else [value])
+    ]
+    return [(one, need and one is not None and one.is_floating_point()) for one, need in flat]
+
+
+def _part(arguments: tuple[Any, ...]) -> tuple[list[Tensor], list[Any]]:
+    """The tensors among the arguments, and what is left with their number in their place."""
+    tensors: list[Tensor] = []
+    rest: list[Any] = []
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            rest.append(_Tensors(0))
+            tensors.append(argument)
+        elif isinstance(argument, (list, tuple)):
+            rest.append(_Tensors(len(argument)))
+            tensors.extend(argument)
+        else:
+            rest.append(argument)
+    return tensors, rest
+
+
+def _join(tensors: Sequence[Tensor], rest: list[Any]) -> list[Any]:
+    """The arguments that :func:`_part` took apart."""
+    left = iter(tensors)
     return [
-        t.new_empty(t.shape) if need and t is not None else like.new_empty(0)
-        for t, need in zip(tensors, needs, strict=True)
+        value
+        if not isinstance(value, _Tensors)
+        else [next(left) for _ in range(value.count)]
+        if value.count
+        else next(left)
+        for value in rest
     ]
 
 
-def refuse_second_derivative(operator: Any, name: str) -> None:
-    """Make differentiating a backward operator an error that says what to do."""
+class _Tensors:
+    """The place of a list of tensors; a count of 0 is the place of one tensor."""
 
-    def no_second_derivative(ctx: Any, *grads: Any) -> None:
-        raise RuntimeError(
-            f'The "{name}" backend of scornn has no second derivative. '
-            'Build the layer with backend="naive" to differentiate a gradient.'
-        )
+    def __init__(self, count: int) -> None:
+        self.count = count
 
-    operator.register_autograd(no_second_derivative, setup_context=lambda ctx, inputs, output: None)
+
+def _one_by_one(operator: Any) -> Callable[..., Any]:
+    """A rule for vmap: the slices one after the other."""
+
+    def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+        def slice_of(k: int, argument: Any, dim: Any) -> Any:
+            if isinstance(argument, list):
+                return (
+                    [slice_of(k, a, d) for a, d in zip(argument, dim, strict=True)]
+                    if isinstance(dim, (list, tuple))
+                    else argument
+                )
+            return argument if dim is None else argument.select(dim, k)
+
+        every = [
+            operator(*(slice_of(k, a, d) for a, d in zip(arguments, in_dims, strict=True)))
+            for k in range(info.batch_size)
+        ]
+        if isinstance(every[0], Tensor):
+            return torch.stack(every), 0
+        kind = type(every[0])  # a list or a tuple, as the schema says
+        return kind(torch.stack(parts) for parts in zip(*every, strict=True)), kind([0] * len(every[0]))
+
+    return rule

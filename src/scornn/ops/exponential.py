@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scornn.ops.custom import register
+
 # Conjugates are taken by conj_physical: inside an operator that torch.compile runs, the lazy conjugate bit is lost.
 
 
@@ -20,7 +22,6 @@ def _unit(theta: Tensor) -> Tensor:
     return torch.complex(theta.cos(), theta.sin())
 
 
-@torch.library.custom_op("scornn::skew_exponential", mutates_args=())
 def _forward(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     L, V = torch.linalg.eigh(torch.complex(torch.zeros_like(A), -A))
     V = V.contiguous()
@@ -28,41 +29,33 @@ def _forward(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return W.real.clone(), L, V
 
 
-@_forward.register_fake
-def _(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _empty_results(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return A.new_empty(A.shape), A.new_empty(A.shape[:-1]), A.new_empty(A.shape, dtype=A.dtype.to_complex())
 
 
-@torch.library.custom_op("scornn::skew_exponential_backward", mutates_args=())
-def _backward(G: Tensor, L: Tensor, V: Tensor) -> Tensor:
+def _backward(grads: Any, kept: Any, arguments: Any, needs: Any) -> list[Tensor]:
+    (G,), (L, V) = grads, kept
     half = _unit(-L / 2)
     between = torch.sinc((L.unsqueeze(-1) - L) / (2 * math.pi))
     phi = half.unsqueeze(-1) * half * between  # the conjugate of Φ
     adjoint = V.mT.conj_physical()
     gradient: Tensor = V @ (phi * (adjoint @ G.to(V.dtype) @ V)) @ adjoint
-    return gradient.real.clone()
+    return [gradient.real.clone()]
 
 
-@_backward.register_fake
-def _(G: Tensor, L: Tensor, V: Tensor) -> Tensor:
-    return L.new_empty(V.shape)
-
-
-def _setup(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    ctx.save_for_backward(output[1], output[2])
-
-
-def _autograd(ctx: Any, G: Tensor, dL: Tensor, dV: Tensor) -> Tensor:
-    gradient: Tensor = _backward(G, *ctx.saved_tensors)
-    return gradient
-
-
-def _no_second_derivative(ctx: Any, *grads: Any) -> None:
-    raise RuntimeError("skew_exponential has no second derivative; torch.linalg.matrix_exp has one")
-
-
-_forward.register_autograd(_autograd, setup_context=_setup)
-_backward.register_autograd(_no_second_derivative, setup_context=lambda ctx, inputs, output: None)
+_operator = register(
+    "skew_exponential",
+    "Tensor A",
+    _forward,
+    _empty_results,
+    _backward,
+    inputs=1,
+    results=3,
+    differentiable=1,
+    kept=(1, 2),
+    second_derivative="skew_exponential has no second derivative; torch.linalg.matrix_exp has one",
+    flops=lambda A: 2 * math.prod(A) * A[-1],
+)
 
 
 def skew_exponential(A: Tensor) -> Tensor:
@@ -74,5 +67,5 @@ def skew_exponential(A: Tensor) -> Tensor:
         tensor([[0., 1.],
                 [1., 0.]])
     """
-    W: Tensor = _forward(A)[0]
+    W: Tensor = _operator(A)[0]
     return W

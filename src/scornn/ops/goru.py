@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 
 from scornn.functional import modrelu
-from scornn.ops.custom import Gradients, Incoming, Needs, Operands, register
-from scornn.ops.layout import Layout
+from scornn.ops.layout import Layout, States
+from scornn.ops.rung import Gradients, Incoming, Needs, Operands, Rung, recurrence_operator
 
 
-def _from_input(x: Tensor, U: Tensor, b: Tensor | None) -> Tensor:
+def _from_input(rows: Tensor, U: Tensor, b: Tensor | None) -> Tensor:
     """What a step adds to W h: U x, and the biases of the two gates."""
-    rows = x.flatten(0, 1) if x.dim() == 3 else x
     added = rows @ U.mT
     if b is None:
         return added
@@ -48,40 +47,32 @@ def naive(
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:
     layout = Layout.of(x, batch_sizes, reverse)
-    added, h, states = _from_input(x, U, b), h0[:0], []
-    for step in layout:
-        h = h[: step.size] if step.carried == step.size else torch.cat([h, h0[step.carried : step.size]])
-        _, g, c = _units(added[step.rows], h @ W.mT, b)
-        h = g * h + (1 - g) * c
-        states.append(h)
-    output = torch.cat(states[::-1] if reverse else states)
-    h_n = output.index_select(0, layout.last_rows(output.device))
-    return output.unflatten(0, x.shape[:2]) if batch_sizes is None else output, h_n
+
+    def advance(states: States, added: Tensor) -> States:
+        (h,) = states
+        _, g, c = _units(added, h @ W.mT, b)
+        return (g * h + (1 - g) * c,)
+
+    (output,), (h_n,) = layout.walk(_from_input(layout.rows(x), U, b), (h0,), advance)
+    return output, h_n
 
 
 def _backward(incoming: Incoming, operands: Operands, output: Tensor, needs: Needs) -> Gradients:
     x, h0, W, U, b, _, batch_sizes, reverse = operands
     layout = Layout.of(x, batch_sizes, reverse)
-    rows = x.flatten(0, 1) if batch_sizes is None else x
-    output = output.flatten(0, 1) if batch_sizes is None else output
+    rows, output = layout.rows(x), layout.rows(output)
     h = layout.states_before(output, h0)
     s = h @ W.mT
-    r, g, c = _units(_from_input(x, U, b), s, b)
+    r, g, c = _units(_from_input(rows, U, b), s, b)
     to_c = torch.where(c == 0, 0, 1 - g)  # ∂h'/∂z_c
     to_g = (h - c) * g * (1 - g)
     to_r = to_c * s.chunk(3, -1)[2] * r * (1 - r)
     to_s = torch.cat([to_r, to_g, to_c * r], -1)  # ∂h'/∂s
 
-    dh = torch.zeros_like(output) if incoming.output is None else incoming.output.reshape(output.shape).clone()
-    if incoming.h_n is not None:
-        dh.index_add_(0, layout.last_rows(dh.device), incoming.h_n)
-    dh0 = torch.zeros_like(h0)
-    for step in reversed(layout):
-        here = dh[step.rows]
-        before = here * g[step.rows] + (here.repeat(1, 3) * to_s[step.rows]) @ W
-        dh[step.before : step.before + step.carried] += before[: step.carried]
-        dh0[step.carried : step.size] += before[step.carried :]
+    def pull(here: Tensor, rows: slice) -> Tensor:
+        return here * g[rows] + (here.repeat(1, 3) * to_s[rows]) @ W
 
+    dh, dh0 = layout.walk_back(incoming.output, incoming.h_n, h0, pull, output)
     ds = dh.repeat(1, 3) * to_s
     da = torch.cat([ds[:, : -c.shape[1]], dh * to_c], -1)
     db = torch.cat([da[:, : -c.shape[1]], dh * to_c * c.sign()], -1).sum(0) if b is not None else None
@@ -94,4 +85,5 @@ def _backward(incoming: Incoming, operands: Operands, output: Tensor, needs: Nee
     )
 
 
-manual = register("goru", lambda operands: naive(*operands), _backward)
+manual = recurrence_operator("goru", lambda operands: naive(*operands), _backward, "manual")
+RUNGS = (Rung("manual", manual), Rung("naive", naive, opaque=False))

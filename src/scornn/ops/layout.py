@@ -1,4 +1,4 @@
-"""Where each time step's rows lie: one description for padded, packed, forward and reversed sequences.
+"""Where each time step's rows lie, and the one loop over them: padded, packed, forward and reversed sequences.
 
 A padded batch ``(T, B, m)`` is a packed one whose batch size never shrinks, so both are treated as rows
 ``(N, m)`` with a batch size for each step. Sequences are sorted by length: step t holds the first
@@ -7,12 +7,15 @@ A padded batch ``(T, B, m)`` is a packed one whose batch size never shrinks, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+States = tuple[Tensor, ...]
+"""The states of a recurrence at one step, ``(rows, n)`` each: h alone, or h and c."""
 
 
 class Step(NamedTuple):
@@ -31,10 +34,10 @@ class Step(NamedTuple):
 class Layout:
     """The steps of a recurrence in the order in which they are taken."""
 
-    def __init__(self, sizes: list[int], reverse: bool) -> None:
+    def __init__(self, sizes: list[int], reverse: bool, packed: bool) -> None:
         starts = [0, *accumulate(sizes)]
         order = range(len(sizes) - 1, -1, -1) if reverse else range(len(sizes))
-        self.sizes, self.reverse = sizes, reverse
+        self.sizes, self.reverse, self.packed = sizes, reverse, packed
         self.steps: list[Step] = []
         before, available = 0, 0
         for t in order:
@@ -43,22 +46,84 @@ class Layout:
 
     @classmethod
     def of(cls, x: Tensor, batch_sizes: Tensor | None, reverse: bool) -> Layout:
-        return cls([x.shape[1]] * x.shape[0] if batch_sizes is None else batch_sizes.tolist(), reverse)
+        if batch_sizes is None:
+            return cls([x.shape[1]] * x.shape[0], reverse, packed=False)
+        return cls(batch_sizes.tolist(), reverse, packed=True)
 
     def __iter__(self) -> Iterator[Step]:
         return iter(self.steps)
 
-    def __reversed__(self) -> Iterator[Step]:
-        return reversed(self.steps)
+    def rows(self, x: Tensor) -> Tensor:
+        """``(T, B, ·)`` or ``(N, ·)`` as rows ``(N, ·)``."""
+        return x if self.packed else x.flatten(0, 1)
+
+    def unrows(self, rows: Tensor) -> Tensor:
+        """What :meth:`rows` was made from."""
+        return rows if self.packed else rows.unflatten(0, (len(self.sizes), self.sizes[0]))
+
+    def walk(
+        self, added: Tensor, first: States, advance: Callable[[States, Tensor], States], in_place: bool = False
+    ) -> tuple[States, States]:
+        """Take all steps: the states ``(T, B, n)`` or ``(N, n)``, and the last of each sequence ``(B, n)``.
+
+        Args:
+            added: what the input adds to a step, as rows ``(N, ·)``.
+            first: the states before the first step, ``(B, n)`` each.
+            advance: from the states before a step and its rows of ``added`` to the states after it.
+            in_place: the one state overwrites ``added``; not for autograd.
+        """
+        states: States = tuple(h[:0] for h in first)
+        every: list[States] = []
+        parts = added.split(self.sizes)
+        for step, here in zip(self.steps, reversed(parts) if self.reverse else parts, strict=True):
+            if step.carried < step.size:
+                begin = slice(step.carried, step.size)
+                states = tuple(torch.cat([h, h0[begin]]) for h, h0 in zip(states, first, strict=True))
+            states = advance(tuple(h[: step.size] for h in states), here)
+            if in_place:
+                states = (here.copy_(states[0]),)
+            else:
+                every.append(states)
+        if in_place:
+            outputs: States = (added,)
+        else:
+            outputs = tuple(torch.cat(steps) for steps in zip(*(every[::-1] if self.reverse else every), strict=True))
+        last = self.last_rows(added.device)
+        return tuple(self.unrows(h) for h in outputs), tuple(h.index_select(0, last) for h in outputs)
+
+    def walk_back(
+        self,
+        output: Tensor | None,
+        h_n: Tensor | None,
+        h0: Tensor,
+        pull: Callable[[Tensor, slice], Tensor],
+        like: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Take all steps backwards: a gradient for every row, shaped as ``like``, and that of h0.
+
+        Args:
+            output, h_n: the gradients of the states and of the last ones; None is zero.
+            pull: from the gradient of a step's states, which it may overwrite by the one to be returned, and the step's
+                rows, to the gradient of the states before it.
+        """
+        every = torch.zeros_like(like) if output is None else output.reshape(like.shape).clone()
+        if h_n is not None:
+            every.index_add_(0, self.last_rows(every.device), h_n)
+        dh0 = torch.zeros_like(h0)
+        for step in reversed(self.steps):
+            dh = pull(every[step.rows], step.rows)
+            every[step.before : step.before + step.carried] += dh[: step.carried]
+            dh0[step.carried : step.size] += dh[step.carried :]
+        return every, dh0
 
     def last_rows(self, device: torch.device) -> Tensor:
         """For each sequence the row that holds its last state, in the order of time taken."""
-        if self.reverse:
-            return torch.arange(self.sizes[0], device=device)
-        rows = torch.empty(self.sizes[0], dtype=torch.long)
-        for step in self.steps:
-            rows[: step.size] = torch.arange(step.start, step.start + step.size)
-        return rows.to(device)
+        rows: list[int] = []
+        for step in (
+            reversed(self.steps) if not self.reverse else self.steps[-1:]
+        ):  # sequences end where the batch shrinks
+            rows.extend(range(step.start + len(rows), step.start + step.size))
+        return torch.tensor(rows, dtype=torch.long, device=device)
 
     def states_before(self, output: Tensor, h0: Tensor) -> Tensor:
         """For each row the state that the recurrence came from: ``(N, n)``."""

@@ -1,18 +1,19 @@
 """Loads the kernel library (``csrc/``) and describes its C interface to ctypes.
 
 The library is optional: where it is missing, damaged or of another version, :func:`load` says why and nothing
-else happens.
+else happens. Its digest is shipped beside it and checked before it is mapped: a truncated library ends in SIGBUS, one
+with other bytes in SIGSEGV or in wrong numbers.
 """
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
-import struct
 from functools import cache
 from pathlib import Path
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 NAMES = ("libscornn.so", "libscornn.dylib", "scornn.dll")
 ISA = {"best": 0, "portable": 1, "avx2": 2, "avx512": 3}
 ACTIVATION = {
@@ -28,7 +29,7 @@ ACTIVATION = {
 STATUS = {1: "out of memory", 2: "invalid arguments"}
 
 
-class Sequence(ctypes.Structure):
+class SequenceStruct(ctypes.Structure):
     """``struct scornn_sequence`` of ``csrc/scornn.h``, where the fields are explained."""
 
     _fields_ = (
@@ -60,7 +61,7 @@ class Sequence(ctypes.Structure):
     )
 
 
-class Gradients(ctypes.Structure):
+class GradientsStruct(ctypes.Structure):
     """``struct scornn_gradients`` of ``csrc/scornn.h``."""
 
     _fields_ = (
@@ -83,8 +84,8 @@ class Task(ctypes.Structure):
     """``struct scornn_task``: the forward pass, or with gradients the backward pass, of a range of rows."""
 
     _fields_ = (
-        ("sequence", ctypes.POINTER(Sequence)),
-        ("gradients", ctypes.POINTER(Gradients)),
+        ("sequence", ctypes.POINTER(SequenceStruct)),
+        ("gradients", ctypes.POINTER(GradientsStruct)),
         ("row_begin", ctypes.c_int64),
         ("row_end", ctypes.c_int64),
         ("status", ctypes.c_int32),
@@ -97,15 +98,22 @@ class Tasks(ctypes.Structure):
     _fields_ = (("tasks", ctypes.POINTER(Task)), ("count", ctypes.c_int64), ("next", ctypes.c_int64))
 
 
+STRUCTS = (SequenceStruct, GradientsStruct, Task, Tasks)
+"""In the order of ``enum scornn_struct``."""
+
+
 class Unavailable(Exception):
     """Why the library cannot be used."""
 
 
 class Library:
-    """The kernel, ready to be called. ``isa`` is the number of the instruction set that it uses."""
+    """The kernel, ready to be called.
+
+    ``isa`` is the number of the instruction set that it uses, ``digest`` the sha256 of the file.
+    """
 
     def __init__(self, path: Path) -> None:
-        _check_complete(path)
+        self.digest = _checked_digest(path)
         try:
             library = ctypes.CDLL(str(path))
             library.scornn_abi_version.restype = ctypes.c_int32
@@ -114,6 +122,7 @@ class Library:
             raise Unavailable(f"{path.name} cannot be loaded: {error}") from error
         if version != ABI_VERSION:
             raise Unavailable(f"{path} has interface version {version}, expected {ABI_VERSION}; reinstall scornn")
+        _check_structs(library, path)
         self.work = library.scornn_work
         self.work.argtypes = [ctypes.c_void_p]
         self.work.restype = None
@@ -140,19 +149,27 @@ def _instruction_set(library: ctypes.CDLL) -> int:
     return ISA[wanted]
 
 
-def _check_complete(path: Path) -> None:
-    """Refuse a truncated ELF file: mapping one ends in SIGBUS. Its section headers come last in the file."""
-    with path.open("rb") as file:
-        header = file.read(64)
-    if header[:5] != b"\x7fELF\x02":
-        if header[:4] in (b"\x7fELF", b""):
-            raise Unavailable(f"{path} is damaged; reinstall scornn")
-        return
-    if len(header) == 64:
-        sections, entry, count = (*struct.unpack_from("<Q", header, 40), *struct.unpack_from("<HH", header, 58))
-        if sections + entry * count <= path.stat().st_size:
-            return
-    raise Unavailable(f"{path} is truncated; reinstall scornn")
+def _checked_digest(path: Path) -> str:
+    """The sha256 of the library, which has to be the one that its build wrote beside it."""
+    beside = path.with_name(f"{path.name}.sha256")
+    try:
+        expected = beside.read_text(encoding="ascii", errors="replace").strip()
+    except FileNotFoundError:
+        raise Unavailable(f"{beside} is missing, so that {path.name} cannot be checked; reinstall scornn") from None
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != expected:
+        raise Unavailable(f"{path} is damaged: its sha256 is {found}, expected {expected}; reinstall scornn")
+    return found
+
+
+def _check_structs(library: ctypes.CDLL, path: Path) -> None:
+    library.scornn_struct_size.restype = ctypes.c_int64
+    for number, struct in enumerate(STRUCTS):
+        size = library.scornn_struct_size(number)
+        if size != ctypes.sizeof(struct):
+            raise Unavailable(
+                f"{path}: its {struct.__name__} has {size} bytes, expected {ctypes.sizeof(struct)}; reinstall scornn"
+            )
 
 
 @cache
@@ -169,3 +186,15 @@ def load() -> Library | str:
                 except (Unavailable, OSError) as error:
                     return str(error)
     return "the kernel library is not installed; build it by reinstalling scornn where a C++ compiler is found"
+
+
+def instruction_set() -> str | None:
+    """The instruction set that the kernel uses here; None where there is no kernel."""
+    loaded = load()
+    return None if isinstance(loaded, str) else loaded.isa_name
+
+
+def digest() -> str | None:
+    """The sha256 of the kernel library that is loaded; None where there is none."""
+    loaded = load()
+    return None if isinstance(loaded, str) else loaded.digest

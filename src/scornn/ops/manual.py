@@ -6,56 +6,59 @@ W, U and x are then one matrix product each over all time steps.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from scornn.ops.activations import ACTIVATIONS
-from scornn.ops.custom import Gradients, Incoming, Needs, Operands, register
-from scornn.ops.layout import Layout
+from scornn.ops.layout import Layout, States
+from scornn.ops.rung import Gradients, Incoming, Needs, Operands, Rung, recurrence_operator
 
 
 def _forward(operands: Operands) -> tuple[Tensor, Tensor]:
     x, h0, W, U, b, activation, batch_sizes, reverse = operands
-    act = ACTIVATIONS[activation].value
+    act, Wt = ACTIVATIONS[activation].value, W.mT
     layout = Layout.of(x, batch_sizes, reverse)
-    output = (x.flatten(0, 1) if batch_sizes is None else x) @ U.mT  # U x_t, overwritten by h_t
-    Wt = W.mT
-    for step in layout:
-        h = output[step.before : step.before + step.carried]
-        if step.carried < step.size:
-            h = torch.cat([h, h0[step.carried : step.size]])
-        here = output[step.rows]
-        here.copy_(act(torch.addmm(here, h, Wt), b))
-    h_n = output.index_select(0, layout.last_rows(output.device))
-    return output.unflatten(0, x.shape[:2]) if batch_sizes is None else output, h_n
+
+    def advance(states: States, Ux: Tensor) -> States:
+        return (act(torch.addmm(Ux, states[0], Wt), b),)
+
+    (output,), (h_n,) = layout.walk(layout.rows(x) @ U.mT, (h0,), advance, in_place=True)
+    return output, h_n
+
+
+def pull_back(
+    incoming: Incoming, layout: Layout, operands: Operands, output: Tensor, adjoint: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """dz of every row, dh0 and db of a recurrence, where ``adjoint`` takes dz to the gradient of the state before."""
+    b, pullback = operands.b, ACTIVATIONS[operands.activation].pullback
+    db = None if b is None else torch.zeros_like(b)
+
+    def pull(here: Tensor, rows: slice) -> Tensor:
+        dz, by_row = pullback(here, output[rows], b)
+        here.copy_(dz)
+        if db is not None:
+            db.add_(by_row.sum(0))
+        return adjoint(here)
+
+    dz, dh0 = layout.walk_back(incoming.output, incoming.h_n, operands.h0, pull, output)
+    return dz, dh0, db
 
 
 def _backward(incoming: Incoming, operands: Operands, output: Tensor, needs: Needs) -> Gradients:
-    x, h0, W, U, b, activation, batch_sizes, reverse = operands
+    x, h0, W, U, _, _, batch_sizes, reverse = operands
     layout = Layout.of(x, batch_sizes, reverse)
-    rows = x.flatten(0, 1) if batch_sizes is None else x
-    output = output.flatten(0, 1) if batch_sizes is None else output
-    dz = torch.zeros_like(output) if incoming.output is None else incoming.output.reshape(output.shape).clone()
-    if incoming.h_n is not None:
-        dz.index_add_(0, layout.last_rows(dz.device), incoming.h_n)
-    dh0, db = torch.zeros_like(h0), None if b is None else torch.zeros_like(b)
-    pullback = ACTIVATIONS[activation].pullback
-    for step in reversed(layout):
-        here = dz[step.rows]
-        here_dz, here_db = pullback(here, output[step.rows], b)
-        here.copy_(here_dz)
-        if db is not None:
-            db += here_db.sum(0)
-        dh = here @ W
-        dz[step.before : step.before + step.carried] += dh[: step.carried]
-        dh0[step.carried : step.size] += dh[step.carried :]
+    output = layout.rows(output)
+    dz, dh0, db = pull_back(incoming, layout, operands, output, lambda dz: dz @ W)
     return Gradients(
         x=(dz @ U).view(x.shape) if needs.x else None,
         h0=dh0 if needs.h0 else None,
         W=dz.mT @ layout.states_before(output, h0) if needs.W else None,
-        U=dz.mT @ rows if needs.U else None,
+        U=dz.mT @ layout.rows(x) if needs.U else None,
         b=db if needs.b else None,
     )
 
 
-recurrence = register("manual", _forward, _backward)
+recurrence = recurrence_operator("manual", _forward, _backward)
+RUNG = Rung("manual", recurrence)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import NamedTuple
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from scornn.ops import library
-from scornn.ops.custom import Gradients, Incoming, Needs, Operands, register
+from scornn.ops.rung import Gradients, Head, Incoming, Needs, Operands, Rung, reading_operator, recurrence_operator
 
 _SERIAL = 8e6  # floating-point operations under which handing work to another thread costs more than it saves
 
@@ -57,8 +58,12 @@ class _Workers:
     def _forked(self) -> None:
         self._lock, self._pool, self._openmp = threading.Lock(), None, None
 
-    def run(self, tasks: list[library.Task]) -> None:
-        """Run all tasks, each in a thread of its own where there are enough, and raise if one of them fails."""
+    def run(self, tasks: list[library.Task], keep: object) -> None:
+        """Run all tasks, each in a thread of its own where there are enough, and raise if one of them fails.
+
+        ``keep`` holds the memory that the tasks point into. A signal may raise here while threads of the pool are
+        still at work, so each of them holds on to it too: nothing is freed under a running task.
+        """
         kernel, count = _library(), len(tasks)
         array = (library.Task * count)(*tasks)
         shared = library.Tasks(array, count, 0)
@@ -71,7 +76,7 @@ class _Workers:
             with self._lock:
                 if self._pool is None:
                     self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="scornn")
-            others = [self._pool.submit(kernel.work, address) for _ in range(count - 1)]
+            others = [self._pool.submit(_work, kernel.work, address, (shared, array, tasks, keep)) for _ in tasks[1:]]
             kernel.work(address)
             for other in others:
                 other.result()
@@ -79,6 +84,10 @@ class _Workers:
             if task.status:
                 error = MemoryError if task.status == 1 else RuntimeError
                 raise error(f"the native kernel failed: {library.STATUS.get(task.status, task.status)}")
+
+
+def _work(work: Callable[[int], None], address: int, keep: object) -> None:
+    work(address)
 
 
 _workers = _Workers()
@@ -124,14 +133,6 @@ def check_sizes(batch_sizes: Tensor, rows: int) -> None:
         )
 
 
-class Head(NamedTuple):
-    """A linear head y = V h + c on every state; ``y`` is where the forward pass writes it."""
-
-    V: Tensor
-    c: Tensor
-    y: Tensor | None = None
-
-
 class Cells(NamedTuple):
     """The second state of an LSTM: before the first step, after the last, and with the gates at every step.
 
@@ -153,17 +154,18 @@ class Call:
         output: Tensor,
         h_n: Tensor | None,
         head: Head | None = None,
+        y: Tensor | None = None,
         cells: Cells | None = None,
     ) -> None:
         x, h0, W, U, b, activation, batch_sizes, reverse = operands
         x, h0, W, U, output = x.resolve_neg(), dense(h0), dense(W), dense(U), dense(output)
         b = None if b is None else dense(b)
         batch_sizes = None if batch_sizes is None else batch_sizes.contiguous()
-        V, c, y = (None, None, None) if head is None else (dense(head.V), dense(head.c), head.y)
+        V, c = (None, None) if head is None else (dense(head.V), dense(head.c))
         c0, c_n, every, gates = (None,) * 4 if cells is None else (None if t is None else dense(t) for t in cells)
         self.keep = (x, h0, W, U, b, output, h_n, batch_sizes, V, c, y, c0, c_n, every, gates)
         batch, n = h0.shape
-        self.sequence = library.Sequence(
+        self.sequence = library.SequenceStruct(
             x.shape[0] if batch_sizes is None else batch_sizes.shape[0],
             batch,
             n,
@@ -183,7 +185,7 @@ class Call:
 
     def forward(self) -> None:
         sequence = ctypes.pointer(self.sequence)
-        _workers.run([library.Task(sequence, None, *rows) for rows in self.shards])
+        _workers.run([library.Task(sequence, None, *rows) for rows in self.shards], self)
 
     def backward(
         self, output: Tensor | None, others: dict[str, int | None], weights: list[Tensor | None]
@@ -198,9 +200,9 @@ class Call:
         sequence, tasks = ctypes.pointer(self.sequence), []
         for part, rows in zip(parts, self.shards, strict=True):
             sums = dict(zip(("W", "U", "b", "V"), map(address, part), strict=True))
-            gradients = library.Gradients(output=address(output), output_stride=strides, **others, **sums)
+            gradients = library.GradientsStruct(output=address(output), output_stride=strides, **others, **sums)
             tasks.append(library.Task(sequence, ctypes.pointer(gradients), *rows))
-        _workers.run(tasks)
+        _workers.run(tasks, (self, output, parts, others))
         if not parts:  # an empty batch
             return [None if p is None else p.new_zeros(p.shape) for p in weights]
         for part in parts[1:]:
@@ -210,43 +212,52 @@ class Call:
         return parts[0]
 
 
-def forward(operands: Operands, head: Head | None = None) -> tuple[Tensor, Tensor]:
-    """The states and the last ones; y is written where the head says."""
+def _forward(operands: Operands, head: Head | None = None) -> tuple[Tensor, ...]:
     x, h0 = operands.x, operands.h0
     if operands.batch_sizes is not None:
         check_sizes(operands.batch_sizes, x.shape[0])
-    output = x.new_empty(*x.shape[:-1], h0.shape[-1])
-    h_n = h0.new_empty(h0.shape)
-    Call(operands, output, h_n, head).forward()
-    return output, h_n
+    output, h_n = x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
+    y = None if head is None else x.new_empty(*x.shape[:-1], head.V.shape[0])
+    Call(operands, output, h_n, head, y).forward()
+    return (output, h_n) if y is None else (output, h_n, y)
 
 
-def backward(incoming: Incoming, operands: Operands, output: Tensor, needs: Needs) -> Gradients:
-    return backward_with_head(incoming, None, operands, output, needs, None, False)[0]
-
-
-def backward_with_head(
-    incoming: Incoming,
-    grad_y: Tensor | None,
-    operands: Operands,
-    output: Tensor,
-    needs: Needs,
-    head: Head | None,
-    needs_V: bool,
-) -> tuple[Gradients, Tensor | None]:
-    """The gradients of the recurrence, and of the head's V."""
+def _backward(
+    incoming: Incoming, operands: Operands, output: Tensor, needs: Needs, head: Head | None = None
+) -> Gradients:
     x, h0, W, U, b = operands[:5]
     grad_h_n = None if incoming.h_n is None else dense(incoming.h_n)
-    grad_y = None if grad_y is None else dense(grad_y)
+    grad_y = None if incoming.y is None else dense(incoming.y)
     dx = x.new_empty(x.shape) if needs.x else None
     dh0 = h0.new_empty(h0.shape) if needs.h0 else None
-    weights = (W, U, b, None if head is None else head.V)
-    *sums, dV = Call(operands, output, None, head).backward(
+    needs_V = needs.V and grad_y is not None
+    weights = zip((W, U, b, None if head is None else head.V), (*needs[2:5], needs_V), strict=True)
+    dW, dU, db, dV = Call(operands, output, None, head).backward(
         incoming.output,
         {"h_n": address(grad_h_n), "y": address(grad_y), "x": address(dx), "h0": address(dh0)},
-        [p if need else None for p, need in zip(weights, (*needs[2:], needs_V), strict=True)],
+        [p if need else None for p, need in weights],
     )
-    return Gradients(dx, dh0, *sums), dV
+    dc = None if grad_y is None or not needs.c else grad_y.flatten(0, -2).sum(0)
+    if grad_y is None and head is not None:  # nobody read y
+        dV, dc = torch.zeros_like(head.V), torch.zeros_like(head.c)
+    return Gradients(dx, dh0, dW, dU, db, dV, dc)
 
 
-recurrence = register("native", forward, backward)
+def refuses(x: Tensor) -> str | None:
+    """Why the kernel cannot run on tensors such as x; None where it can."""
+    if x.device.type in ("cpu", "meta") and x.dtype in (torch.float32, torch.float64):
+        return None
+    return f"it takes float32 or float64 on the CPU, got {x.dtype} on {x.device}"
+
+
+def _why_not() -> str | None:
+    return unavailable()
+
+
+# What torch.compiler.assume_constant_result does; calling it would import the compiler, a second at every start.
+vars(_why_not)["_dynamo_marked_constant"] = True
+
+recurrence = recurrence_operator("native", _forward, _backward)
+RUNG = Rung(
+    "native", recurrence, _why_not, refuses, read=reading_operator("native_reading", _forward, _backward, "native")
+)

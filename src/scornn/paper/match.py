@@ -5,15 +5,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from scornn.paper.presets import Preset, presets
-from scornn.train.config import build, to_table
+from scornn.paper.experiments import Preset
+from scornn.paper.presets import presets
+from scornn.train.config import build, role, to_table
 from scornn.train.tables import Table, merge
 
-_ALWAYS_FREE = {"seed", "threads", "device", "backend", "name", "data", "stop_when", "format", "steps", "epochs"}
-_ALWAYS_FREE |= {"eval_every", "log_every", "checkpoint_every"}
-_FREE_OF_TASK = {f"task.{key}" for key in ("train_size", "test_size", "batch", "eval_batch", "corpus", "allow_partial")}
-_AVERAGE = ("optimizer.average", "optimizer.average.decay", "optimizer.average.warmup")
-"""A second column of results; the run itself is the same with it and without."""
 _WORDS = {
     "model.hidden": "n",
     "task.length": "T",
@@ -37,9 +33,7 @@ def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:
     """What the run sets otherwise than its preset, its length left aside: "T 40 instead of 1,000"."""
     found = []
     here, there = _flat(config), _flat(whole(preset.name))
-    for key in (
-        k for k in {**there, **here} if k.split(".")[0] not in _ALWAYS_FREE and k not in ("task.eval_batch", *_AVERAGE)
-    ):
+    for key in (k for k in {**there, **here} if k != "task.eval_batch" and (k.startswith("task.") or not role(k))):
         if here.get(key) != there.get(key) and key in here:
             name = _WORDS.get(key, key.removeprefix("model.options."))
             instead = f" instead of {_number(there[key])}" if key in there else ""
@@ -91,9 +85,7 @@ def whole(name: str) -> Table:
 
 def _identity(config: Mapping[str, Any]) -> Table:
     """What makes a run the one of its preset: all that is set, so that a run of before an option existed has it too."""
-    kept = _flat({key: value for key, value in config.items() if key not in _ALWAYS_FREE})
-    free = (*_FREE_OF_TASK, *_AVERAGE)
-    return {key: value for key, value in kept.items() if key not in free and value is not None}
+    return {key: value for key, value in _flat(config).items() if value is not None and not role(key)}
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Table:

@@ -1,82 +1,48 @@
-"""The paper's settings: one TOML file beside this module for each table row and figure curve.
+"""The paper's settings by name, and which of them a command means.
 
-A file holds every setting that makes the run (``[config]``), the exact number of trained parameters, what was
-published and where, and a note where the authors' program and the paper's text differ. ``[config]`` may write
+A preset holds every setting that makes the run (``config``), the exact number of trained parameters, what was
+published and where, and a note where the authors' program and the paper's text differ. ``config`` may write
 numbers as a fraction of the state size (``rho = "7n/10"``), so they follow when ``--hidden`` changes it.
 """
 
 import math
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
-from typing import Any, Literal
-
-from msgspec import Struct
+from typing import Any
 
 from scornn.errors import UsageError
 from scornn.nn.catalogue import MODELS
+from scornn.paper.experiments import EXPERIMENTS, Preset, read
+from scornn.tasks.catalogue import TASKS, entry_of
 from scornn.train.config import Config, build
 from scornn.train.distributed import default_threads
 from scornn.train.tables import Table, merge
-from scornn.train.validate import convert, suggest
+from scornn.train.validate import suggest
 
-TASKS: dict[str, Table] = {
-    "copying": {"name": "copying"},
-    "adding": {"name": "adding"},
-    "mnist": {"name": "mnist", "permuted": False},
-    "pmnist": {"name": "mnist", "permuted": True},
-    "speech": {"name": "speech"},
+_PLAIN: Table = {
+    "model": {"hidden": 128},
+    "optimizer": {"rest": {"kind": "adam", "lr": 1e-3}, "recurrent": {"kind": "rmsprop", "lr": 1e-4}},
+    "epochs": 10,
 }
-"""The tasks as the command line calls them."""
-
-
-class Published(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A published figure: a number, or what a curve is said to do."""
-
-    item: str
-    """``scornn reproduce`` item that shows it, such as ``table-mnist``."""
-    metric: str
-    split: Literal["train", "valid", "test"] = "test"
-    value: float | None = None
-    text: str = ""
-    source: str
-
-
-class Preset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One table row or figure curve."""
-
-    title: str
-    default: bool = False
-    """The one meant where the command line names only task and model."""
-    parameters: int
-    published: tuple[Published, ...]
-    note: str = ""
-    config: Table
-    name: str = ""
-    """The file's name without its ending."""
+"""Where neither the paper nor the task says anything."""
 
 
 @cache
 def presets() -> dict[str, Preset]:
-    """Every preset by name, in the order of the names."""
-    found = {}
-    for file in sorted(resources.files("scornn.paper").iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".toml"):
-            name = file.name.removesuffix(".toml")
-            found[name] = convert({**tomllib.loads(file.read_text(encoding="utf-8")), "name": name}, Preset)
-    return found
+    """Every preset by name: experiment by experiment, and in each the rows in the paper's order."""
+    return {preset.name: preset for name in EXPERIMENTS for preset in read(name)}
 
 
 def choose(task: Mapping[str, Any], model: str, hidden: Any = None) -> Preset | None:
-    """The preset of a model on a task, nearest in length and state size where these are given."""
+    """The paper's preset of a model on a task, nearest in length and state size where these are given."""
 
     def distance(preset: Preset) -> tuple[float, bool, str]:
         pairs = [(hidden, preset.config["model"]["hidden"]), (task.get("length"), preset.config["task"].get("length"))]
         apart = sum(abs(math.log(a / b)) for a, b in pairs if _positive(a) and _positive(b))
         return apart, not preset.default, preset.name
 
-    candidates = [p for p in presets().values() if _same_task(p, task) and p.config["model"]["name"] == model]
+    of_paper = [preset for preset in presets().values() if not preset.beyond]
+    candidates = [p for p in of_paper if _same_task(p, task) and p.config["model"]["name"] == model]
     return min(candidates, key=distance, default=None)
 
 
@@ -98,7 +64,9 @@ def resolve(table: Table) -> tuple[Config, str]:
         return build(merge(rest, preset.config, table)), _origin(preset, table)
     stand_in = choose(task, "scornn", model.get("hidden"))
     if stand_in is None:
-        return build(merge(rest, {"model": {"name": name}}, table)), "no preset for this task"
+        entry = entry_of(task)
+        below = merge(_PLAIN, {"model": {"name": name}}, entry.defaults if entry else {})
+        return build(merge(rest, below, table)), "no setting of the paper for this task: taking plain ones"
     below = merge(stand_in.config, {"model": {"name": name}})
     del below["model"]["options"]
     said = f"the paper gives no setting of {name} for this task: taking scoRNN's (preset {stand_in.name})"
@@ -125,7 +93,7 @@ def _changes(below: Table, above: Mapping[str, Any], prefix: str = "") -> list[t
 
 
 def _check_names(task: Mapping[str, Any], model: Mapping[str, Any]) -> None:
-    tags = sorted({str(known["name"]) for known in TASKS.values()})
+    tags = sorted({entry.tag for entry in TASKS.values()})
     if task.get("name") not in tags:
         raise UsageError(f"unknown task {task.get('name')!r}{suggest(str(task.get('name')), tags)}")
     name = model.get("name", "scornn")
@@ -134,8 +102,7 @@ def _check_names(task: Mapping[str, Any], model: Mapping[str, Any]) -> None:
 
 
 def _same_task(preset: Preset, task: Mapping[str, Any]) -> bool:
-    own = preset.config["task"]
-    return (own["name"], own.get("permuted", False)) == (task.get("name"), task.get("permuted", False))
+    return entry_of(preset.config["task"]) is entry_of(task)
 
 
 def _positive(value: Any) -> bool:

@@ -18,17 +18,18 @@ from scornn.analysis import gradients
 from scornn.analysis.timing import EPOCH, seconds_per_step
 from scornn.errors import DataError, DivergedError, UsageError
 from scornn.metrics.reconstruct import evaluate_audio
+from scornn.paper.experiments import SEED, Preset
 from scornn.paper.items import Item
-from scornn.paper.presets import Preset, presets
+from scornn.paper.presets import presets
 from scornn.paper.progress import Overview
 from scornn.paper.scale import SHORT_SECONDS, Cost, Scale, settings, within
+from scornn.roles import Role
 from scornn.train import program
-from scornn.train.config import Config, config_hash, to_table
+from scornn.train.config import Config, config_hash, role, to_table
 from scornn.train.distributed import World, default_threads
 from scornn.train.engine import Engine
 from scornn.train.run import read_config
 
-FIRST_SEED = 5544
 _TIMING_SECONDS = 60.0
 _SHOWN_UTTERANCES = 3
 
@@ -44,6 +45,7 @@ class Request:
     minutes: float | None = None
     iterations: int | None = None
     corpus: str | None = None
+    allow_partial: bool = False
     data: Path | None = None
     quiet: bool = False
 
@@ -101,7 +103,7 @@ def reproduce(items: list[Item], request: Request) -> Outcome:
 
 def _jobs(items: list[Item], request: Request) -> list[_Job]:
     """Each run once: a preset may stand in several items, and then gets the longest of their times."""
-    known = {name for item in items for name in item.presets}
+    known = {name for item in items for name in (*item.presets, *item.beyond)}
     for name in request.only:
         if name not in known:
             raise UsageError(
@@ -109,10 +111,13 @@ def _jobs(items: list[Item], request: Request) -> list[_Job]:
             )
     found: dict[str, _Job] = {}
     for item in items:
-        chosen = [presets()[name] for name in item.presets if not request.only or name in request.only]
+        rows = (
+            [name for name in (*item.presets, *item.beyond) if name in request.only] if request.only else item.presets
+        )
+        chosen = [presets()[name] for name in rows]
         seeds = 1 if item.kind == "timing" else request.seeds
         for preset in chosen:
-            for seed in range(FIRST_SEED, FIRST_SEED + seeds):
+            for seed in range(SEED, SEED + seeds):
                 config = settings(
                     preset,
                     item,
@@ -120,6 +125,7 @@ def _jobs(items: list[Item], request: Request) -> list[_Job]:
                     seed=seed,
                     threads=1 if request.scale == "smoke" else default_threads(),
                     corpus=request.corpus,
+                    allow_partial=request.allow_partial,
                     data=str(request.data) if request.data else None,
                 )
                 if request.iterations is not None and item.kind == "training":
@@ -206,8 +212,8 @@ def _reached(summary: dict[str, Any], wanted: Config) -> bool:
 
 def _check_same(config: Config, there: Config, path: Path) -> None:
     """A run of the same setting, whatever its length and how often it is looked at."""
-    free = ("eval_every", "log_every", "checkpoint_every", "threads", "backend", "device", "task")
-    own = msgspec.structs.replace(config, **{key: getattr(there, key) for key in free})
+    free = [key for key in config.__struct_fields__ if key not in ("seed", "format") and role(key) is Role.RUN]
+    own = msgspec.structs.replace(config, **{key: getattr(there, key) for key in (*free, "task")})
     a, b = ({**to_table(c)["task"], "test_size": None} for c in (config, there))
     if config_hash(own) != config_hash(there) or a != b:
         raise UsageError(f"{path} holds a run of other settings than {config.name} has now: choose another --out")

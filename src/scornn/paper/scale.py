@@ -10,8 +10,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from scornn.paper.experiments import Preset
 from scornn.paper.items import GRADIENT_STEPS, Item
-from scornn.paper.presets import Preset
+from scornn.tasks.catalogue import entry_of
 from scornn.train.config import Config, build
 from scornn.train.tables import Table, merge
 
@@ -32,7 +33,15 @@ class Cost(Struct, frozen=True, kw_only=True):
 
 
 def settings(
-    preset: Preset, item: Item, scale: Scale, *, seed: int, threads: int, corpus: str | None, data: str | None
+    preset: Preset,
+    item: Item,
+    scale: Scale,
+    *,
+    seed: int,
+    threads: int,
+    corpus: str | None,
+    data: str | None,
+    allow_partial: bool = False,
 ) -> Config:
     """The config of one run, before a time limit."""
     table: Table = {"threads": threads, "seed": seed, "name": f"{preset.name}-s{seed}", "data": data}
@@ -41,6 +50,8 @@ def settings(
     table = merge(preset.config, table)
     if corpus is not None and table["task"]["name"] == "speech":
         table["task"]["corpus"] = corpus
+    if allow_partial and table["task"]["name"] == "speech":
+        table["task"]["allow_partial"] = True
     return build(merge(table, _smoke(table["task"]))) if scale == "smoke" else build(table)
 
 
@@ -71,14 +82,9 @@ def within(config: Config, seconds: float, cost: Cost, planned: int) -> Config:
 
 
 def _smoke(task: Table) -> Table:
-    small: dict[str, Table] = {
-        "copying": {"length": task.get("length", 1000) // 50, "train_size": 16, "test_size": 4, "batch": 4},
-        "adding": {"length": task.get("length", 750) // 15, "train_size": 16, "test_size": 4, "batch": 4},
-        "mnist": {"train_size": 16, "test_size": 4, "batch": 4},
-        "speech": {"batch": 4},
-    }
+    entry = entry_of(task)
     return {
-        "task": small[task["name"]],
+        "task": entry.small(task) if entry else {},
         "model": {"hidden": _SMOKE_HIDDEN},
         "steps": SMOKE_STEPS,
         "eval_every": SMOKE_STEPS // 2,

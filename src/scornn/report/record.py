@@ -22,6 +22,7 @@ from scornn.report.paper_figures import write_figures
 from scornn.report.results import Results, collect, label
 from scornn.report.runs import finite, mapping
 from scornn.report.runs import read as read_run
+from scornn.tasks import catalogue
 
 LARGEST = 200_000
 """Bytes of the largest file of metrics."""
@@ -67,7 +68,7 @@ def name_of(config: Mapping[str, Any]) -> str:
     elif config.get("name"):
         name = str(config["name"]).removesuffix(f"-s{seed}")
     else:
-        kind = "pmnist" if task.get("permuted") else task.get("name")
+        kind = catalogue.name_of(task)
         parts = [kind, task.get("length"), model.get("name"), model.get("hidden")]
         name = "-".join(str(part) for part in parts if part is not None)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from scornn import durable
+from scornn.paper.experiments import Preset
 from scornn.paper.items import ITEMS, Item
-from scornn.paper.presets import Preset, presets
+from scornn.paper.presets import presets
 from scornn.report import figures, page
 from scornn.report.page import Details, Figure, Heading, Prose, Section, Table, duration, number
 from scornn.report.paper_figures import bars, panels, points, write_figures

@@ -11,8 +11,9 @@ from scornn.analysis.orthogonality import Series, drift
 from scornn.analysis.timing import minutes_per_epoch
 from scornn.errors import DataError
 from scornn.paper import match
+from scornn.paper.experiments import Preset, Published
 from scornn.paper.items import ITEMS, Item
-from scornn.paper.presets import Preset, Published, presets
+from scornn.paper.presets import presets
 from scornn.report.runs import Run, find, finite, mapping, read
 
 MODEL_NAMES = {

@@ -99,10 +99,12 @@ def _input_size(weights: dict[str, Any], task: str) -> int:
     """m, of U where the layer has it, or else of the task."""
     if "weight_ih_l0" in weights:
         return int(weights["weight_ih_l0"].shape[-1])
-    sizes = {"copying": 10, "adding": 2, "mnist": 1, "pmnist": 1, "speech": 129}
-    if task not in sizes:
+    from scornn.tasks import TASKS
+
+    size = next((entry.kind.input_size for entry in TASKS.values() if entry.tag == task), None)
+    if size is None:
         raise CheckpointError(f"the input size of the layer is unknown: no weight_ih_l0, and the task is {task}")
-    return sizes[task]
+    return int(size)
 
 
 def _read_file(path: Path) -> tuple[Spectrum | None, str]:

@@ -9,6 +9,7 @@ says [1, T/2) and [T/2, T). Also the program's: 100,000 training pairs drawn onc
 test pairs, batch 50.
 """
 
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -18,23 +19,31 @@ from msgspec import Meta
 from torch import Tensor
 
 from scornn.data import draws
+from scornn.roles import Role
 from scornn.tasks.base import Batch, Task, TaskConfig
+from scornn.tasks.catalogue import task
 
 
 class AddingConfig(TaskConfig, frozen=True, kw_only=True, tag="adding"):
     """Settings of the adding problem. ``length`` is T."""
 
     length: Annotated[int, Meta(ge=3, le=1_000_000)] = 750
-    train_size: Annotated[int, Meta(ge=1, le=1 << 40)] = 100_000
-    test_size: Annotated[int, Meta(ge=1, le=1 << 40)] = 10_000
-    batch: Annotated[int, Meta(ge=1, le=1_000_000)] = 50
-    eval_batch: Annotated[int, Meta(ge=1, le=1_000_000)] = 200
+    train_size: Annotated[int, Meta(ge=1, le=1 << 40), Role.RUN] = 100_000
+    test_size: Annotated[int, Meta(ge=1, le=1 << 40), Role.RUN] = 10_000
+    batch: Annotated[int, Meta(ge=1, le=1_000_000), Role.RUN] = 50
+    eval_batch: Annotated[int, Meta(ge=1, le=1_000_000), Role.RUN] = 200
 
 
+@task(
+    "adding",
+    AddingConfig,
+    label="Adding problem",
+    smoke={"train_size": 16, "test_size": 4, "batch": 4},
+    shorten=15,
+)
 class Adding(Task):
     """The adding problem of one length; pairs are drawn by row number and never stored."""
 
-    name = "adding"
     input_size = 2
     output_size = 1
     read = "last"
@@ -43,7 +52,7 @@ class Adding(Task):
     headline = "mse"
     goal = "min"
 
-    def __init__(self, config: AddingConfig, seed: int) -> None:
+    def __init__(self, config: AddingConfig, seed: int, data: Path | None = None) -> None:
         self.config = config
         self.seed = seed
 

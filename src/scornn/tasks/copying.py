@@ -12,6 +12,7 @@ sequences drawn once and cycled in the same order, 1,000 test sequences in 10 pa
 """
 
 import math
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -22,7 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scornn.data import draws
+from scornn.roles import Role
 from scornn.tasks.base import Batch, Task, TaskConfig
+from scornn.tasks.catalogue import task
 
 SYMBOLS = 10
 BLANK, MARKER = 0, 9
@@ -33,16 +36,23 @@ class CopyingConfig(TaskConfig, frozen=True, kw_only=True, tag="copying"):
     """Settings of the copying problem. ``length`` is T, the steps between the symbols and their recall."""
 
     length: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000
-    train_size: Annotated[int, Meta(ge=1, le=1 << 40)] = 20_000
-    test_size: Annotated[int, Meta(ge=1, le=1 << 40)] = 1_000
-    batch: Annotated[int, Meta(ge=1, le=1_000_000)] = 20
-    eval_batch: Annotated[int, Meta(ge=1, le=1_000_000)] = 100
+    train_size: Annotated[int, Meta(ge=1, le=1 << 40), Role.RUN] = 20_000
+    test_size: Annotated[int, Meta(ge=1, le=1 << 40), Role.RUN] = 1_000
+    batch: Annotated[int, Meta(ge=1, le=1_000_000), Role.RUN] = 20
+    eval_batch: Annotated[int, Meta(ge=1, le=1_000_000), Role.RUN] = 100
 
 
+@task(
+    "copying",
+    CopyingConfig,
+    label="Copying problem",
+    smoke={"train_size": 16, "test_size": 4, "batch": 4},
+    shorten=50,
+    overhead=0.25,
+)
 class Copying(Task):
     """The copying problem of one length; sequences are drawn by row number and never stored."""
 
-    name = "copying"
     input_size = 10
     output_size = 9
     read = "all"
@@ -50,7 +60,7 @@ class Copying(Task):
     headline = "recall"
     goal = "max"
 
-    def __init__(self, config: CopyingConfig, seed: int) -> None:
+    def __init__(self, config: CopyingConfig, seed: int, data: Path | None = None) -> None:
         self.config = config
         self.seed = seed
         self.steps = config.length + 2 * SYMBOLS

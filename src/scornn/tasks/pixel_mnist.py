@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scornn.data import draws, mnist
+from scornn.roles import Role
 from scornn.tasks.base import Batch, Task, TaskConfig
+from scornn.tasks.catalogue import task
 
 VALID = 5_000
 PIXELS = 784
@@ -38,12 +40,17 @@ class PixelMnistConfig(TaskConfig, frozen=True, kw_only=True, tag="mnist"):
 
     permuted: bool = False
     dataset: Literal["mnist", "fashion"] = "mnist"
-    train_size: Annotated[int, Meta(ge=1, le=55_000)] = 55_000
-    test_size: Annotated[int, Meta(ge=1, le=10_000)] = 10_000
-    batch: Annotated[int, Meta(ge=1, le=55_000)] = 50
-    eval_batch: Annotated[int, Meta(ge=1, le=10_000)] = 200
+    train_size: Annotated[int, Meta(ge=1, le=55_000), Role.RUN] = 55_000
+    test_size: Annotated[int, Meta(ge=1, le=10_000), Role.RUN] = 10_000
+    batch: Annotated[int, Meta(ge=1, le=55_000), Role.RUN] = 50
+    eval_batch: Annotated[int, Meta(ge=1, le=10_000), Role.RUN] = 200
 
 
+_SMOKE = {"train_size": 16, "test_size": 4, "batch": 4}
+
+
+@task("pmnist", PixelMnistConfig, label="permuted MNIST", settings={"permuted": True}, smoke=_SMOKE)
+@task("mnist", PixelMnistConfig, label="MNIST", settings={"permuted": False}, smoke=_SMOKE, overhead=0.10)
 class PixelMnist(Task):
     """Pixel-by-pixel MNIST. Images stay bytes; a batch is converted when it is asked for."""
 
@@ -58,7 +65,6 @@ class PixelMnist(Task):
     def __init__(self, config: PixelMnistConfig, seed: int, data: Path | None = None) -> None:
         self.config = config
         self.seed = seed
-        self.name = "pmnist" if config.permuted else "mnist"
         images = mnist.load(config.dataset, data)
         train, train_labels = images.train_images, images.train_labels
         used = slice(VALID, VALID + config.train_size)

@@ -30,7 +30,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scornn.data import corpora, draws, features, stft
+from scornn.roles import Role
 from scornn.tasks.base import Batch, Task, TaskConfig
+from scornn.tasks.catalogue import task
 
 _log = logging.getLogger(__name__)
 
@@ -43,16 +45,16 @@ class SpeechConfig(TaskConfig, frozen=True, kw_only=True, tag="speech"):
         allow_partial: go on without what is missing or cannot be used, listing it.
     """
 
-    corpus: Literal["timit", "iban", "folder"] = "timit"
-    allow_partial: bool = False
-    batch: Annotated[int, Meta(ge=1, le=100_000)] = 28
-    eval_batch: Annotated[int, Meta(ge=1, le=100_000)] = 64
+    corpus: Annotated[Literal["timit", "iban", "folder"], Role.RUN] = "timit"
+    allow_partial: Annotated[bool, Role.RUN] = False
+    batch: Annotated[int, Meta(ge=1, le=100_000), Role.RUN] = 28
+    eval_batch: Annotated[int, Meta(ge=1, le=100_000), Role.RUN] = 64
 
 
+@task("speech", SpeechConfig, label="Speech", smoke={"batch": 4})
 class Speech(Task):
     """Next-frame prediction on one corpus. ``notes`` says what is missing, skipped or held out."""
 
-    name = "speech"
     input_size = stft.BINS
     output_size = stft.BINS
     read = "all"

@@ -28,12 +28,13 @@ class Board:
         self._writer.close()
 
 
+def check(wanted: bool | None) -> None:
+    """Refuse a board that is asked for where tensorboard is not installed."""
+    if wanted and find_spec("tensorboard") is None:
+        raise UsageError('tensorboard is not installed: pip install "scornn[tensorboard]"')
+
+
 def open_board(wanted: bool | None, directory: Path, step: int) -> Board | None:
-    """A board where wanted, or where not said and installed; asking for one without tensorboard is an error."""
-    if wanted is False:
-        return None
-    if find_spec("tensorboard") is None:
-        if wanted:
-            raise UsageError('tensorboard is not installed: pip install "scornn[tensorboard]"')
-        return None
-    return Board(directory, step)
+    """A board where wanted, or where not said and installed."""
+    check(wanted)
+    return None if wanted is False or find_spec("tensorboard") is None else Board(directory, step)

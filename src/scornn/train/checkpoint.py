@@ -6,6 +6,7 @@ state by parameter name, random generators), ``state.json`` (everything that is 
 is pickled, and reading one cannot run code or leave its directory.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -24,9 +26,14 @@ from scornn import durable
 from scornn.errors import CheckpointError
 
 FORMAT = 1
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 _COMPLETE = re.compile(r"step-(\d+)")
 _MANIFEST = "manifest.json"
 _FILES = ("model.safetensors", "training.safetensors", "state.json")
+
+
+class NotForUsError(CheckpointError):
+    """A checkpoint that may well be good, but not to this program or this user: it is not passed over."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +92,33 @@ def load(path: Path) -> Checkpoint:
     contents = _verified(path)
     try:
         state = json.loads(contents["state.json"])
-        return Checkpoint(
+        found = Checkpoint(
             path=path,
             step=int(state["step"]),
             model=safetensors.torch.load(contents["model.safetensors"]),
             training=safetensors.torch.load(contents["training.safetensors"]),
             state=state,
         )
-    except (ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
         raise CheckpointError(f"{path}: its files match the manifest but cannot be read: {error!r}") from error
+    _check_values(path / "model.safetensors", found.model)
+    _check_values(path / "training.safetensors", {k: t for k, t in found.training.items() if k.startswith("average/")})
+    return found
+
+
+def _check_values(file: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Weights are finite and signs are 1 or −1, whatever the digest says: W is orthogonal only then."""
+    for name, tensor in tensors.items():
+        if (tensor.is_floating_point() or tensor.is_complex()) and not bool(torch.isfinite(tensor).all()):
+            raise NotForUsError(f"{file}: {name} holds NaN or infinity; expected finite weights")
+        if re.search(r"(^|\.)sign(_|$)", name) and not bool((tensor.abs() == 1).all()):
+            wrong = tensor[tensor.abs() != 1].flatten()[0].item()
+            raise NotForUsError(f"{file}: {name} holds {wrong:g}; expected 1 and -1 alone")
+
+
+def at(directory: Path, step: int) -> Checkpoint:
+    """The checkpoint of a step, also one that a kill caught while it was being replaced."""
+    return load(directory / f"step-{step}{'.old' * (step in replaced(directory))}")
 
 
 def steps(directory: Path) -> list[int]:
@@ -104,15 +129,24 @@ def steps(directory: Path) -> list[int]:
     return sorted(int(name[1]) for name in names if name)
 
 
+def replaced(directory: Path) -> list[int]:
+    """The steps of checkpoints that a kill caught while they were being replaced; :func:`clean` puts them back."""
+    found = [entry.with_suffix("") for entry in directory.glob("step-*.old")] if directory.is_dir() else []
+    return [int(entry.name[5:]) for entry in found if _COMPLETE.fullmatch(entry.name) and not entry.exists()]
+
+
 def newest(directory: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that verifies, or None where there is none at all.
 
-    A damaged one is passed over with a warning; where all are damaged, :class:`CheckpointError`.
+    A damaged one is passed over with a warning; where all are damaged, :class:`CheckpointError`. One of a newer
+    format, or one that the system does not let us read, is not damaged: it is an error at once.
     """
     damage = []
-    for step in reversed(steps(directory)):
+    for step in sorted({*steps(directory), *replaced(directory)}, reverse=True):
         try:
-            return load(directory / f"step-{step}")
+            return at(directory, step)
+        except NotForUsError:
+            raise
         except CheckpointError as error:
             damage.append(str(error))
             warn(f"{error}; falling back to the checkpoint before it")
@@ -162,20 +196,21 @@ def _verified(path: Path) -> dict[str, bytes]:
     try:
         manifest = json.loads((path / _MANIFEST).read_bytes())
         if manifest["format"] != FORMAT:
-            raise CheckpointError(
-                f"{path}: written in format {manifest['format']!r}, this program reads format {FORMAT}"
-            )
+            kind = NotForUsError if isinstance(manifest["format"], int) else CheckpointError
+            raise kind(f"{path}: written in format {manifest['format']!r}, this program reads format {FORMAT}")
         promised = {name: (manifest["files"][name]["bytes"], manifest["files"][name]["sha256"]) for name in _FILES}
     except OSError as error:
-        raise CheckpointError(f"{path}: no readable {_MANIFEST}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+        kind = CheckpointError if error.errno in _GONE else NotForUsError
+        raise kind(f"{path}: no readable {_MANIFEST}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{path}: damaged {_MANIFEST}: {error!r}") from error
     contents = {}
     for name, expected in promised.items():
         try:
             data = (path / name).read_bytes()
         except OSError as error:
-            raise CheckpointError(f"{path / name} cannot be read: {error.strerror}") from error
+            kind = CheckpointError if error.errno in _GONE else NotForUsError
+            raise kind(f"{path / name} cannot be read: {error.strerror}") from error
         found = (len(data), hashlib.sha256(data).hexdigest())
         if found != expected:
             raise CheckpointError(

@@ -7,15 +7,18 @@ state size, ``rho = "7n/10"``; :func:`build` replaces them by the integer.
 
 import hashlib
 import json
+import operator
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from functools import cache, reduce
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from scornn.errors import UsageError
-from scornn.tasks import AnyTaskConfig
+from scornn.roles import Role, role_of, roles
+from scornn.tasks import TASKS, TaskConfig
 from scornn.train.schedule import Schedule
 from scornn.train.tables import Table, merge
 from scornn.train.validate import convert
@@ -79,7 +82,7 @@ class OptimizerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     recurrent: StepRule
     bias: Literal["recurrent", "rest"] | Annotated[float, Meta(gt=0, le=10)] = "rest"
     schedule: Schedule | None = None
-    average: Average | None = None
+    average: Annotated[Average | None, Role.RUN] = None
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     clip_value: Annotated[float, Meta(gt=0, le=1e9)] | None = None
 
@@ -91,34 +94,51 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     count steps; ``eval_every = 0`` evaluates at the end of each epoch. ``stop_when`` ends the run early at
     the first evaluation at which every named metric of the test split is at least as good as its value.
     ``start`` names the weights of another run that this one began with; without it they are drawn from the seed.
+    ``plugins`` are the Python files that its task or model came from; see :mod:`scornn.plugins`.
     """
 
-    format: Literal[1] = 1
-    task: AnyTaskConfig
+    format: Annotated[Literal[1], Role.RUN] = 1
+    task: TaskConfig
     model: ModelConfig
     optimizer: OptimizerConfig
-    seed: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)] = 5544
+    seed: Annotated[int, Meta(ge=0, le=(1 << 32) - 1), Role.RUN] = 5544
     start: str | None = None
-    steps: Annotated[int, Meta(ge=1, le=1 << 40)] | None = None
-    epochs: Annotated[int, Meta(ge=1, le=1 << 30)] | None = None
-    eval_every: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
-    log_every: Annotated[int, Meta(ge=1, le=1 << 40)] = 10
-    checkpoint_every: Annotated[int, Meta(ge=1, le=1 << 40)] = 500
-    stop_when: dict[str, float] = {}
-    threads: Annotated[int, Meta(ge=1, le=1024)]
-    device: Literal["cpu", "cuda"] = "cpu"
-    backend: Literal["auto", "naive", "manual", "native"] = "auto"
-    name: str | None = None
-    data: str | None = None
+    steps: Annotated[Annotated[int, Meta(ge=1, le=1 << 40)] | None, Role.FREE] = None
+    epochs: Annotated[Annotated[int, Meta(ge=1, le=1 << 30)] | None, Role.FREE] = None
+    eval_every: Annotated[int, Meta(ge=0, le=1 << 40), Role.RUN] = 0
+    log_every: Annotated[int, Meta(ge=1, le=1 << 40), Role.RUN] = 10
+    checkpoint_every: Annotated[int, Meta(ge=1, le=1 << 40), Role.RUN] = 500
+    stop_when: Annotated[dict[str, float], Role.FREE] = {}
+    threads: Annotated[int, Meta(ge=1, le=1024), Role.RUN]
+    device: Annotated[Literal["cpu", "cuda"], Role.RUN] = "cpu"
+    backend: Annotated[Literal["auto", "naive", "manual", "native"], Role.RUN] = "auto"
+    name: Annotated[str | None, Role.FREE] = None
+    data: Annotated[str | None, Role.FREE] = None
+    plugins: Annotated[tuple[str, ...], Role.FREE] = ()
 
 
-# A run may be given a new end, another label or a moved data folder without becoming another run.
-_NOT_HASHED = ("steps", "epochs", "stop_when", "name", "data")
+def config_type() -> type[Config]:
+    """:class:`Config` as it is written in a file: its task is any that is in the catalogue now."""
+    return _with_tasks(tuple(dict.fromkeys(entry.config for entry in TASKS.values())))
+
+
+@cache
+def _with_tasks(kinds: tuple[Any, ...]) -> type[Config]:
+    task = reduce(operator.or_, kinds)
+    return msgspec.defstruct(
+        "Config", [("task", task)], bases=(Config,), frozen=True, kw_only=True, forbid_unknown_fields=True
+    )
+
+
+def role(key: str) -> Role | None:
+    """What another value of a dotted key makes of a run; None: another experiment."""
+    return role_of(key, roles(config_type()))
 
 
 def build(table: Table) -> Config:
     """Validate nested tables and make them a :class:`Config`, or raise :class:`UsageError` naming the key."""
-    config = convert(_replace_fractions(_of_today(table)), Config)
+    read = convert(_replace_fractions(_of_today(table)), config_type())
+    config = Config(**msgspec.structs.asdict(read))
     _check_together(config)
     return config
 
@@ -139,9 +159,24 @@ def config_hash(config: Config) -> str:
 
     So is what is not set: an option that a later version adds does not make an earlier run another one.
     """
-    table = {key: value for key, value in to_table(config).items() if key not in _NOT_HASHED}
+    known = roles(Config)
+    table = {key: value for key, value in to_table(config).items() if known.get(key) is not Role.FREE}
     text = json.dumps(_only_set(table), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def differences(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
+    """The dotted keys in which two courses of training differ, and both values; what is free is left out."""
+    a, b = (_flat(_only_set(to_table(config))) for config in (before, now))
+    keys = (key for key in {**a, **b} if role(key) is not Role.FREE)
+    return {key: (a.get(key), b.get(key)) for key in keys if a.get(key) != b.get(key)}
+
+
+def _flat(table: Table, prefix: str = "") -> Table:
+    flat: Table = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat
 
 
 def _only_set(table: Table) -> Table:

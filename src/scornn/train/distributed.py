@@ -51,6 +51,15 @@ class World:
         dist.all_reduce(total, group=self.group)
         return [float(value) for value in total.tolist()]
 
+    def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """This tensor of every process, in the order of their ranks."""
+        if self.size == 1:
+            return [tensor]
+        own = tensor.to(self.device)
+        every = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(every, own, group=self.group)
+        return [one.to(tensor.device) for one in every]
+
     def from_first(self, work: Callable[[], T]) -> T:
         """Do ``work`` on rank 0 and give every process its result (plain JSON values), or its refusal."""
         if self.size == 1:

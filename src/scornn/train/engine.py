@@ -3,7 +3,7 @@
 import inspect
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Literal, NamedTuple
 
@@ -17,8 +17,8 @@ from torch.optim.swa_utils import AveragedModel
 
 from scornn.errors import DivergedError, UsageError
 from scornn.nn import SequenceModel
+from scornn.nn.caching import cached
 from scornn.nn.catalogue import MODELS, build, parameter_count
-from scornn.ops import BACKENDS
 from scornn.optim import RMSprop, StiefelStep, parameter_groups
 from scornn.tasks import Task
 from scornn.train.config import Average, Config, StepRule
@@ -46,14 +46,33 @@ def build_model(config: Config, task: Task) -> SequenceModel:
     options: dict[str, Any] = dict(model.options)
     kind = MODELS[model.name].layer if model.name in MODELS else None
     if kind is not None and "backend" in inspect.signature(kind).parameters:
-        has = getattr(kind, "BACKENDS", BACKENDS)  # a rung that a model lacks is its naive one
-        options["backend"] = config.backend if config.backend in (*has, "native") else "naive"
+        # a rung that a model lacks is its naive one
+        options["backend"] = config.backend if config.backend in (*kind.BACKENDS, "native") else "naive"
+    if kind is not None:
+        _check_options(model.name, kind, model.options)
     try:
         layer = build(model.name, task.input_size, model.hidden, **options)
     except (ValueError, TypeError) as error:
         raise UsageError(f"model.name = {model.name}, model.options = {model.options}: {error}") from None
     readout: dict[str, Any] = {} if model.readout is None else msgspec.structs.asdict(model.readout)
     return SequenceModel(layer, task.output_size, read=task.read, **readout)
+
+
+_NOT_OPTIONS = {"input_size", "hidden_size", "batch_first", "device", "dtype", "backend"}
+
+
+def _check_options(name: str, kind: type, given: Mapping[str, Any]) -> None:
+    """Refuse what a layer does not take, in the user's words."""
+    known: list[str] = []
+    for base in kind.__mro__:  # a constructor with **kwargs hands them on
+        parameters = inspect.signature(base.__init__).parameters.values() if "__init__" in base.__dict__ else []
+        known += [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        if parameters and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    takes = [word for word in dict.fromkeys(known) if word not in {*_NOT_OPTIONS, "self", "mode"}]
+    for key in given:
+        if key not in takes:
+            raise UsageError(f"model.options.{key}: {name} takes no {key}; its options are {', '.join(takes)}")
 
 
 def seed_everything(seed: int) -> None:
@@ -96,18 +115,25 @@ class Engine:
         self._steps_per_epoch = task.num_batches("train")
         self._total = config.steps or (config.epochs or 0) * self._steps_per_epoch
         rule = config.optimizer.average
-        self.average = averaged(self.model, rule) if rule and getattr(self.model.layer, "averages", True) else None
+        self.average = averaged(self.model, rule) if rule and self.model.layer.averages else None
+        if world.rank:  # weights are drawn alike, dropout is not
+            torch.manual_seed(config.seed + (world.rank << 32))
 
     def step(self, epoch: int, number: int, stop: bool = False, clock: Clock | None = None) -> Outcome:
         """Batch ``number`` of ``epoch``, forward, backward, update.
 
         Raises :class:`DivergedError`, with the parameters untouched, if the loss or the gradient is not finite.
         """
-        batch = self.task.batch("train", epoch, number).shard(self.world.rank, self.world.size)
+        whole = self.task.batch("train", epoch, number)
+        batch = whole.shard(self.world.rank, self.world.size)
+        if empty := batch.size == 0:  # DDP wants a backward pass of every process: one sample, which does not count
+            batch = whole.shard(0, whole.size)
         batch = batch.to(self.world.device)
         if clock:
             clock("data")
         total, count = self.task.loss(self._forward(batch.inputs, batch.lengths), batch)
+        if empty:
+            total, count = total * 0, 0
         stopping = float(stop)
         if self.world.size == 1:
             loss = total / count
@@ -119,7 +145,7 @@ class Engine:
             clock("forward")
         for parameter in self.parameters:
             parameter.grad = None
-        penalty = self.model.layer.penalty() if hasattr(self.model.layer, "penalty") else None
+        penalty = self.model.layer.penalty()
         (loss if penalty is None else loss + penalty).backward()
         if clock:
             clock("backward")
@@ -145,11 +171,9 @@ class Engine:
         if weights == "raw":
             return self.model
         assert self.average is not None
-        network = self.average.module
+        network = deepcopy(self.average.module)
         assert isinstance(network, SequenceModel)
-        if hasattr(network.layer, "retract_"):
-            network = deepcopy(network)
-            network.layer.retract_()
+        network.layer.retract_()
         return network
 
     def evaluate(
@@ -159,7 +183,7 @@ class Engine:
         sums: dict[str, list[float]] = {}
         network = self.network(weights).eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), cached():
                 for number in range(self.world.rank, self.task.num_batches(split), self.world.size):
                     if self.world.size == 1 and interrupted():
                         return None
@@ -178,8 +202,7 @@ class Engine:
 
     def orthogonality(self, weights: Weights = "raw") -> float | None:
         """‖WᵀW − I‖_F where the layer constrains W."""
-        measure = getattr(self.network(weights).layer, "orthogonality_error", None)
-        error: float | None = measure() if measure else None
+        error: float | None = self.network(weights).layer.orthogonality_error()
         return error
 
     def parameter_count(self) -> int:

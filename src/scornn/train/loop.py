@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from scornn import ops
+from scornn import ops, plugins
 from scornn.errors import CheckpointError, DivergedError, UsageError
 from scornn.tasks import Task
-from scornn.train import checkpoint, provenance, state
-from scornn.train.config import Config, build, config_hash, to_table
+from scornn.train import checkpoint, progress, provenance, state
+from scornn.train.config import Config, build, config_hash, differences, to_table
 from scornn.train.distributed import World
 from scornn.train.engine import Clock, Engine, Weights
 from scornn.train.progress import Figures, Silent
@@ -32,12 +32,17 @@ def check_belongs(saved: checkpoint.Checkpoint, config: Config) -> None:
 
     Its config is compared, not the hash that it noted: one of before an option existed has the option's default.
     """
-    found, expected = config_hash(build(saved.state["config"])), config_hash(config)
-    if found != expected:
-        raise CheckpointError(
-            f"{saved.path} belongs to another config: it has hash {found[:12]}, this run's config.json has "
-            f"{expected[:12]}; restore config.json or start a new run"
-        )
+    changed = differences(_config_of(saved), config)
+    if changed:
+        said = ", ".join(f"{key} was {there!r}, is {here!r}" for key, (there, here) in changed.items())
+        raise CheckpointError(f"{saved.path} belongs to another config: {said}; restore config.json or start a new run")
+
+
+def _config_of(saved: checkpoint.Checkpoint) -> Config:
+    try:
+        return build(saved.state["config"])
+    except (UsageError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{saved.path}: its config cannot be read: {error}") from None
 
 
 @dataclass
@@ -101,38 +106,41 @@ class Trainer:
         self.display = Silent(Figures(self.total, task.baseline, task.headline))
         self._board: Callable[[Mapping[str, Any]], None] | None = None
         self._data = task.fingerprint()
+        self._unlogged: list[str] = []
         self._check_stop_when()
 
     def attach(self, run: Run, display: Callable[[Figures], Silent] = Silent) -> None:
-        """Write in this run directory and show progress on this display."""
+        """Write in this run directory from now on, and show progress on this display."""
+        run.open()
         self.run_directory = run
         self.display = display(self.display.figures)
+        for text in self._unlogged:
+            run.log(text)
+        self._unlogged = []
 
     def send_records_to(self, board: Callable[[Mapping[str, Any]], None]) -> None:
         """Give each line of the metrics to a viewer too."""
         self._board = board
 
     def resume(self, saved: checkpoint.Checkpoint) -> None:
-        """Go on from a checkpoint of the same config and data."""
+        """Go on from a checkpoint of the same config and data. Nothing is written."""
         check_belongs(saved, self.config)
         if saved.state["data"] != self._data:
             raise CheckpointError(f"{saved.path} was trained on other data: {saved.state['data']}, found {self._data}")
+        state.restore(self.engine, saved.model, saved.training, saved.state)
         self.ledger = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"])
         self.ledger.reached &= bool(self.config.stop_when)
-        self._say_of_a_new_end(build(saved.state["config"]))
+        self._warn_of_a_new_end(_config_of(saved))
         for key, here in self._numerics().items():
             there = saved.state["numerics"].get(key)
-            if there != here:
-                self.say(f"may not resume bit for bit: {key} was {there}, is {here}")
-        if self.run_directory:
-            self.run_directory.truncate_metrics(saved.state["metrics_bytes"])
-        state.restore(self.engine, saved.model, saved.training, saved.state)
+            if there != here and not self.finished:
+                self.warn(f"may not resume bit for bit: {key} was {there}, is {here}")
 
-    def _say_of_a_new_end(self, before: Config) -> None:
+    def _warn_of_a_new_end(self, before: Config) -> None:
         schedule = self.config.optimizer.schedule
         ends = [c.steps or (c.epochs or 0) * self.steps_per_epoch for c in (before, self.config)]
         if schedule is not None and schedule.looks_at_the_end and ends[0] != ends[1]:
-            self.say(
+            self.warn(
                 f"the rates fall to zero at the end of the run ({schedule.kind}), which moves from step {ends[0]:,} "
                 f"to {ends[1]:,}: from step {self.ledger.step:,} on they are those of a run of that length"
             )
@@ -166,7 +174,8 @@ class Trainer:
                         due = False
                     self.ledger.elapsed = before + time.perf_counter() - started
                     at_boundary = self.ledger.step % self.config.checkpoint_every == 0
-                    if due or (at_boundary and not self.ledger.evaluate and not stop):
+                    leaving = agreed if self.world.size > 1 else bool(stop)  # the checkpoint comes at once
+                    if due or (at_boundary and not self.ledger.evaluate and not leaving):
                         self.save()
                     if self.clock:
                         self.clock("rest")
@@ -180,8 +189,19 @@ class Trainer:
     def say(self, text: str) -> None:
         """A line for people, in the log too."""
         self.display.say(text)
+        self._note(text)
+
+    def warn(self, text: str) -> None:
+        """A line that people must see: on standard error, also of a quiet run, and in the log."""
+        if self.world.first:
+            progress.warn(text)
+        self._note(text)
+
+    def _note(self, text: str) -> None:
         if self.run_directory:
             self.run_directory.log(text)
+        else:
+            self._unlogged.append(text)
 
     def _step(self, stop: bool) -> bool:
         ledger, begun = self.ledger, time.perf_counter()
@@ -219,7 +239,7 @@ class Trainer:
                 self._record(split, metrics, orthogonality, weights)
             if orthogonality is not None and not orthogonality < _NOT_ORTHOGONAL:
                 which = "" if weights == "raw" else " of the averaged weights"
-                self.say(
+                self.warn(
                     f"step {self.ledger.step}: W{which} is no longer orthogonal, ‖WᵀW − I‖_F = {orthogonality:.3g}"
                 )
             self.ledger.of(weights).final = results
@@ -282,9 +302,11 @@ class Trainer:
     def save(self) -> None:
         """A checkpoint, then what may be deleted because of it, then the summary that agrees with it."""
         run = self.run_directory
+        if run is None and self.world.size == 1:
+            return
+        model, training, plain = state.capture(self.engine)  # every process has a part in it
         if run is None:
             return
-        model, training, plain = state.capture(self.engine)
         values = {
             **plain,
             "config": to_table(self.config),
@@ -356,10 +378,8 @@ class Trainer:
                 )
 
     def _numerics(self) -> dict[str, str]:
-        layer_backend = getattr(self.engine.model.layer, "backend", "torch")
+        layer_backend = self.engine.model.layer.backend
         if layer_backend == "auto":
-            native = self.config.device == "cpu" and ops.backends()["native"] == "available"
-            has = getattr(self.engine.model.layer, "BACKENDS", ops.BACKENDS)
-            rungs = ("native", "manual", "naive") if native else ("manual", "naive")
-            layer_backend = next(rung for rung in rungs if rung in has)
-        return provenance.numerics(layer_backend, self.config.threads, self.world.size, self.config.device)
+            layer_backend = ops.chosen(self.config.device, self.engine.model.layer.BACKENDS)
+        found = provenance.numerics(layer_backend, self.config.threads, self.world.size, self.config.device)
+        return found | ({"plugins": plugins.digest(self.config.plugins)} if self.config.plugins else {})

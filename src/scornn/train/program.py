@@ -1,9 +1,11 @@
 """Start a run, resume one, evaluate one: the loop with everything that stands around it."""
 
 import hashlib
+import json
 import os
+import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +17,7 @@ from torch import Tensor
 
 from scornn import tasks
 from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
-from scornn.train import checkpoint, distributed, provenance, state
-from scornn.train.board import open_board
+from scornn.train import board, checkpoint, distributed, progress, provenance, state
 from scornn.train.config import Config
 from scornn.train.distributed import World
 from scornn.train.engine import Engine, Weights
@@ -57,7 +58,9 @@ def start(
     Under torchrun a run of the same config is taken up where it stands, so that a restarted job goes on by
     itself.
     """
+    board.check(tensorboard)
     config, weights = _weights_of(start_from, config, start_weights)
+    _check_device(config)
     world = distributed.start(config.device)
     try:
         trainer = _prepare(config, world)
@@ -75,15 +78,17 @@ def resume(
     steps: int | None = None,
     epochs: int | None = None,
     data: Path | None = None,
+    plugins: Sequence[str] = (),
     quiet: bool = False,
     tensorboard: bool | None = None,
     display: Display | None = None,
 ) -> Result:
     """Go on with a run from its newest good checkpoint, or from its seed where it has none.
 
-    ``steps`` or ``epochs`` give the run a new end, ``data`` another place of its files.
+    ``steps`` or ``epochs`` give the run a new end, ``data`` and ``plugins`` other places of its files.
     """
-    config = read_config(path)
+    board.check(tensorboard)
+    config = read_config(path, plugins)
     if config.start is not None and not checkpoint.steps(path / "checkpoints"):
         raise CheckpointError(
             f"{path} ended before the weights of {config.start}, which it starts from, were saved in it; "
@@ -93,6 +98,7 @@ def resume(
         config = msgspec.structs.replace(config, steps=steps, epochs=epochs, stop_when={})
     if data is not None:
         config = msgspec.structs.replace(config, data=str(data))
+    _check_device(config)
     world = distributed.start(config.device)
     try:
         return _train(_prepare(config, world), path, True, display or (Silent if quiet else show), tensorboard)
@@ -106,6 +112,7 @@ def evaluate(
     best: bool = False,
     weights: Weights = "raw",
     data: Path | None = None,
+    plugins: Sequence[str] = (),
     audio: Path | None = None,
     quiet: bool = True,
 ) -> dict[str, Any]:
@@ -113,7 +120,7 @@ def evaluate(
 
     ``audio`` is a folder for rebuilt speech; its scores are then part of the result.
     """
-    task, engine, saved = load(path, best=best, weights=weights, data=data)
+    task, engine, saved = load(path, best=best, weights=weights, data=data, plugins=plugins)
     if audio is not None and not isinstance(task, tasks.Speech):
         raise UsageError(f"--audio rebuilds speech, but {path} is a run of {task.name}")
     result: dict[str, Any] = {
@@ -132,13 +139,19 @@ def evaluate(
 
 
 def load(
-    path: Path, *, best: bool = False, weights: Weights = "raw", data: Path | None = None
+    path: Path,
+    *,
+    best: bool = False,
+    weights: Weights = "raw",
+    data: Path | None = None,
+    plugins: Sequence[str] = (),
 ) -> tuple[tasks.Task, Engine, checkpoint.Checkpoint]:
     """A run's task and its network with the newest (or best) weights, raw or averaged. Nothing is written or locked."""
-    config = read_config(path)
-    saved = checkpoint.newest(path / "checkpoints", warn=lambda text: None)
+    config = read_config(path, plugins)
+    saved = checkpoint.newest(path / "checkpoints", progress.warn)
     if saved is None:
-        raise CheckpointError(f"{path} has no checkpoint yet; train it with `scornn resume {path}`")
+        again = shlex.quote(str(path))
+        raise CheckpointError(f"{path} has no checkpoint yet; train it with `scornn resume {again}`")
     if best:
         kept = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"]).of(weights).kept_best
         if kept not in (None, saved.step):
@@ -149,7 +162,7 @@ def load(
     task = _task(config)
     engine = Engine(config, task, World(device=config.device))
     state.restore_model(engine.model, _chosen(saved, weights))
-    if weights == "average" and hasattr(engine.model.layer, "retract_"):
+    if weights == "average":
         engine.model.layer.retract_()
     return task, engine, saved
 
@@ -170,7 +183,7 @@ def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[
             raise UsageError(f"start = {config.start}: expected --start-from with the run that has these weights")
         return config, None
     read_config(source)
-    saved = checkpoint.newest(source / "checkpoints", warn=lambda text: None)
+    saved = checkpoint.newest(source / "checkpoints", progress.warn)
     if saved is None:
         raise CheckpointError(f"{source} has no checkpoint to start from")
     digest, chosen = hashlib.sha256(), _chosen(saved, weights)
@@ -185,10 +198,16 @@ def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[
 
 def _task(config: Config) -> tasks.Task:
     torch.set_num_threads(config.threads)
+    _check_device(config)
     if config.device == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
     return tasks.make(config.task, config.seed, Path(config.data) if config.data else None)
+
+
+def _check_device(config: Config) -> None:
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("device = cuda: PyTorch finds no GPU here; expected cpu, or a PyTorch and a driver with CUDA")
 
 
 def _prepare(config: Config, world: World) -> Trainer:
@@ -201,20 +220,26 @@ def _as_json(placed: tuple[Path, bool]) -> tuple[str, bool]:
 
 
 def _train(trainer: Trainer, path: Path, there: bool, display: Display, tensorboard: bool | None) -> Result:
+    """First all that may be refused, then all that writes: a refusal leaves the directory as it was."""
     with ExitStack() as stack:
-        step = trainer.world.from_first(lambda: _open(trainer, path, there, display, stack))
-        if step is not None:
-            trainer.resume(checkpoint.load(path / "checkpoints" / f"step-{step}"))
-        elif trainer.config.start is not None:
-            trainer.save()  # the run no longer needs the other one
-        if trainer.finished:
-            trainer.say("nothing is left to do; --iterations or --epochs give the run a later end")
-        run = trainer.run_directory
+        run: Run | None = stack.enter_context(Run(path)) if trainer.world.first else None
+        step = trainer.world.from_first(lambda: _newest(trainer, run, there))
+        saved = None if step is None else checkpoint.at(path / "checkpoints", step)
+        if saved is not None:
+            trainer.resume(saved)
+            if trainer.finished and trainer.world.from_first(lambda: run is not None and run.is_settled(saved.step)):
+                _say_finished(trainer, path, display)
+                summary = json.loads((path / "summary.json").read_bytes())
+                return Result(path, 0, summary, trainer.world.first)
         if run is not None:
-            board = open_board(tensorboard, path / "tensorboard", trainer.ledger.step)
-            if board is not None:
-                stack.callback(board.close)
-                trainer.send_records_to(board.write)
+            _open(trainer, run, saved, display)
+        if saved is None and trainer.config.start is not None:
+            trainer.save()  # the run no longer needs the other one
+        if run is not None:
+            viewer = board.open_board(tensorboard, path / "tensorboard", trainer.ledger.step)
+            if viewer is not None:
+                stack.callback(viewer.close)
+                trainer.send_records_to(viewer.write)
             run.log(f"training from step {trainer.ledger.step}, code {provenance.code_version()}")
         try:
             number = trainer.run()
@@ -235,20 +260,39 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, tensorbo
         return Result(path, number, summary, trainer.world.first)
 
 
-def _open(trainer: Trainer, path: Path, there: bool, display: Display, stack: ExitStack) -> int | None:
-    """On the first process: hold the directory, and name the checkpoint to go on from."""
-    run = stack.enter_context(Run(path))
-    if not there and (path / "config.json").exists():
-        raise RunInUseError(f"another process has just made a run in {path}; choose another --out")
-    trainer.attach(run, display)
-    saved = checkpoint.newest(run.checkpoints, trainer.say) if there else None
+def _newest(trainer: Trainer, run: Run | None, there: bool) -> int | None:
+    """On the first process: the step to go on from, looking only."""
+    assert run is not None
+    if not there:
+        if (run.path / "config.json").exists():
+            raise RunInUseError(f"another process has just made a run in {run.path}; choose another --out")
+        return None
+    saved = checkpoint.newest(run.checkpoints, trainer.warn)
     if saved is None:
-        run.truncate_metrics(0)
-    else:
+        return None
+    run.check_metrics(saved.state["metrics_bytes"])
+    return saved.step
+
+
+def _open(trainer: Trainer, run: Run, saved: checkpoint.Checkpoint | None, display: Display) -> None:
+    """On the first process: everything may be written from here on."""
+    trainer.attach(run, display)
+    if saved is not None:
         # Newer ones are damaged, and their steps will be made again.
         checkpoint.prune(run.checkpoints, {step for step in checkpoint.steps(run.checkpoints) if step <= saved.step})
+    run.truncate_metrics(saved.state["metrics_bytes"] if saved else 0)
     run.write_config(trainer.config)
+    trainer.say(_first_line(trainer, run.path))
+
+
+def _say_finished(trainer: Trainer, path: Path, display: Display) -> None:
+    if trainer.world.first:
+        shown = display(trainer.display.figures)
+        shown.say(_first_line(trainer, path))
+        shown.say("nothing is left to do; --iterations or --epochs give the run a later end")
+
+
+def _first_line(trainer: Trainer, path: Path) -> str:
     begun = f", from the weights of {trainer.config.start}" if trainer.config.start else ""
-    on = f", going on from step {saved.step:,}" if saved else begun
-    trainer.say(f"{trainer.engine.parameter_count():,} parameters, {trainer.total:,} steps{on}, in {path}")
-    return saved.step if saved else None
+    on = f", going on from step {trainer.ledger.step:,}" if trainer.ledger.step else begun
+    return f"{trainer.engine.parameter_count():,} parameters, {trainer.total:,} steps{on}, in {path}"

@@ -1,5 +1,9 @@
-"""How training goes, for people: a live bar in a terminal, plain lines elsewhere, nothing when asked for silence."""
+"""How training goes, for people: a live bar in a terminal, plain lines elsewhere, nothing when asked for silence.
 
+Warnings go to standard error, whatever was asked for. A stream that cannot be written to never costs a run.
+"""
+
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -57,6 +61,7 @@ class Figures:
         rate = self.rate()
         if rate:
             parts.append(f"{rate:.3g} steps/s")
+            parts.append(f"{_clock(time.perf_counter() - self._started)} elapsed")
             parts.append(f"{_clock((self.total - self.step) / rate)} left")
         if self.orthogonality is not None:
             parts.append(f"‖WᵀW−I‖ {self.orthogonality:.1e}")
@@ -111,8 +116,7 @@ class Plain(Silent):
         self.say(f"step {self.figures.step}/{self.figures.total} · {self.figures.text()}")
 
     def say(self, text: str) -> None:
-        with suppress(BrokenPipeError):  # nobody reads on; the run's files have it all
-            print(text, file=self._stream, flush=True)
+        tell(text, self._stream)
 
 
 class Live(Silent):
@@ -149,6 +153,25 @@ def show(figures: Figures) -> Silent:
     return Live(figures) if sys.stdout.isatty() else Plain(figures, sys.stdout)
 
 
+def tell(text: str, stream: TextIO | None = None) -> None:
+    """A line that may get lost: nobody may read it, the disk behind it may be full; the run's files have it all."""
+    stream = stream or sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:
+        with suppress(OSError, ValueError):  # what is still to be flushed goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except UnicodeEncodeError:
+        tell(text.encode("ascii", "replace").decode(), stream)
+    except ValueError:  # closed
+        pass
+
+
+def warn(text: str) -> None:
+    """What a person must hear, also from a quiet run."""
+    tell(f"warning: {text}", sys.stderr)
+
+
 def _clock(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -159,7 +182,7 @@ def _make_bar(figures: Figures) -> "RichProgress":
     from collections.abc import Iterable
 
     from rich.console import RenderableType
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn
     from rich.text import Text
 
     class Bar(Progress):
@@ -167,5 +190,5 @@ def _make_bar(figures: Figures) -> "RichProgress":
             yield self.make_tasks_table(self.tasks)
             yield Text(figures.text(), overflow="fold")
 
-    columns = (MofNCompleteColumn(), BarColumn(None), TaskProgressColumn(), TimeElapsedColumn())
+    columns = (MofNCompleteColumn(), BarColumn(None), TaskProgressColumn())
     return Bar(*columns, expand=True, refresh_per_second=4)

@@ -12,15 +12,17 @@ import numpy
 import torch
 
 import scornn
+from scornn.ops import library
 
 
 @cache
 def code_version() -> str:
-    """The package's version and a digest of its source files."""
+    """The package's version and a digest of its source files and of the kernel as it was built."""
     root = Path(scornn.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    digest.update((library.digest() or "no kernel").encode())
     try:
         version = metadata.version("scornn")
     except metadata.PackageNotFoundError:
@@ -56,6 +58,7 @@ def numerics(backend: str, threads: int, world_size: int, device: str) -> dict[s
         "cpu capability": torch.backends.cpu.get_cpu_capability(),
         "processor": _processor(),
         "backend": backend,
+        "instruction set": (library.instruction_set() if backend == "native" else None) or "none of the kernel's",
         "threads": str(threads),
         "processes": str(world_size),
         "device": device,

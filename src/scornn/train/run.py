@@ -8,19 +8,22 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self, TextIO, TypeVar
 
-from scornn import durable
+from scornn import durable, plugins
 from scornn.errors import CheckpointError, RunInUseError, StorageError, UsageError
+from scornn.tasks.catalogue import name_of
 from scornn.train import checkpoint
 from scornn.train.config import Config, build, config_hash, to_json
 from scornn.train.tables import read
 
+F = TypeVar("F", BinaryIO, TextIO)
 RUNS = Path("runs")
 _BEFORE_CONFIG = re.compile(r"lock|checkpoints|metrics\.jsonl|log\.txt|\.config\.json\.[0-9a-f]+\.tmp")
 """What a run killed in its first moment leaves: nothing to continue, and nothing to lose."""
@@ -34,17 +37,17 @@ def label(config: Config) -> str:
 
 def task_name(config: Config) -> str:
     """The task as the command line calls it."""
-    tag = str(config.task.__struct_config__.tag)
-    return "p" + tag if getattr(config.task, "permuted", False) else tag
+    return name_of(config.task)
 
 
-def read_config(path: Path) -> Config:
-    """The config of an existing run."""
+def read_config(path: Path, files: Sequence[str] = ()) -> Config:
+    """The config of an existing run. Its plugins are loaded: ``files``, or those that it remembers."""
     if not path.is_dir():
         raise UsageError(f"no run directory {path}; expected one made by `scornn train`")
     if not (path / "config.json").is_file():
         raise UsageError(f"{path} is not a run directory: it has no config.json")
-    return build(read(path / "config.json"))
+    table = read(path / "config.json")
+    return build({**table, "plugins": plugins.load(files) or plugins.load_remembered(table)})
 
 
 def place(config: Config, out: Path | None, root: Path = RUNS, *, join: bool = False) -> tuple[Path, bool]:
@@ -65,13 +68,16 @@ def place(config: Config, out: Path | None, root: Path = RUNS, *, join: bool = F
     if not path.exists() or _is_empty(path):
         return path, False
     if not (path / "config.json").is_file():
+        if checkpoint.steps(path / "checkpoints"):
+            raise UsageError(f"{path} has checkpoints but no config.json: restore it, or choose another --out")
         raise UsageError(f"{path} holds files that are not of a run: choose another --out")
     _refuse_held(path)
     another = _holds_another(config, path)
     if join and not another:
         return path, True
     finished, other = _is_finished(path), " of another config" if another else ""
-    advice = f"see `scornn eval {path}`" if finished else f"continue it with `scornn resume {path}`"
+    quoted = shlex.quote(str(path))
+    advice = f"see `scornn eval {quoted}`" if finished else f"continue it with `scornn resume {quoted}`"
     raise UsageError(
         f"{path} holds {'a finished' if finished else 'an unfinished'} run{other}: {advice}, or choose another --out"
     )
@@ -85,15 +91,17 @@ def _holds_another(config: Config, path: Path) -> bool:
 
 
 def _is_empty(path: Path) -> bool:
-    return all(_BEFORE_CONFIG.fullmatch(entry.name) for entry in path.iterdir())
+    known = all(_BEFORE_CONFIG.fullmatch(entry.name) for entry in path.iterdir())
+    return known and not checkpoint.steps(path / "checkpoints")
 
 
-def _is_finished(path: Path) -> bool:
+def _is_finished(path: Path, step: int | None = None) -> bool:
     try:
         summary = json.loads((path / "summary.json").read_bytes())
     except (OSError, ValueError):
         return False
-    return isinstance(summary, dict) and summary.get("finished") is True
+    ended = isinstance(summary, dict) and summary.get("finished") is True
+    return ended and step in (None, summary["steps"])
 
 
 def _refuse_held(path: Path) -> None:
@@ -111,21 +119,15 @@ def _in_use(path: Path, holder: bytes) -> RunInUseError:
 
 
 class Run:
-    """A run directory, held by this process until :meth:`close`."""
+    """A run directory, held by this process until :meth:`close`. Nothing in it changes before :meth:`open`."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.checkpoints = durable.make_directory(durable.make_directory(path) / "checkpoints")
+        self.path, self.checkpoints = path, path / "checkpoints"
+        self._metrics: BinaryIO | None = None
+        self._log: TextIO | None = None
+        durable.make_directory(path)
+        self._made_lock = not (path / "lock").exists()
         self._lock = self._hold()
-        try:
-            with durable.storage_errors(path):
-                durable.remove_temporaries(path)
-                checkpoint.clean(self.checkpoints)
-                self._metrics = open(path / "metrics.jsonl", "ab")  # noqa: SIM115
-                self._log = open(path / "log.txt", "a", encoding="utf-8", buffering=1)  # noqa: SIM115
-        except BaseException:
-            os.close(self._lock)
-            raise
 
     def _hold(self) -> int:
         with durable.storage_errors(self.path / "lock"):
@@ -136,10 +138,37 @@ class Run:
             holder = os.read(descriptor, 32)
             os.close(descriptor)
             raise _in_use(self.path, holder) from None
-        with durable.storage_errors(self.path / "lock"):
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return descriptor
+
+    def open(self) -> None:
+        """Mend what a kill left, and begin to write."""
+        durable.make_directory(self.checkpoints)
+        with durable.storage_errors(self.path):
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+            durable.remove_temporaries(self.path)
+            checkpoint.clean(self.checkpoints)
+            self._metrics = open(self.path / "metrics.jsonl", "ab")  # noqa: SIM115
+            self._log = open(self.path / "log.txt", "a", encoding="utf-8", buffering=1)  # noqa: SIM115
+
+    def is_settled(self, step: int) -> bool:
+        """Whether the run ended at this step and nothing is left to mend."""
+        return _is_finished(self.path, step) and not checkpoint.replaced(self.checkpoints)
+
+    def metrics_bytes(self) -> int:
+        """The length of ``metrics.jsonl``."""
+        with durable.storage_errors(self.path / "metrics.jsonl", "read"), suppress(FileNotFoundError):
+            return (self.path / "metrics.jsonl").stat().st_size
+        return 0
+
+    def check_metrics(self, size: int) -> None:
+        """Refuse a metrics file that is shorter than it was when a checkpoint was made."""
+        found = self.metrics_bytes()
+        if found < size:
+            raise CheckpointError(
+                f"{self.path / 'metrics.jsonl'} has {found} bytes, but the checkpoint was made when it had {size}: "
+                "lines were removed; restore the file"
+            )
 
     def write_config(self, config: Config) -> None:
         """``config.json``: all that is needed to repeat the run."""
@@ -152,44 +181,47 @@ class Run:
     def log(self, text: str) -> None:
         """One line in ``log.txt``, with the time."""
         with durable.storage_errors(self.path / "log.txt"):
-            self._log.write(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}\n")
+            self._opened(self._log).write(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}\n")
 
     def append(self, record: Mapping[str, Any]) -> None:
         """One line in ``metrics.jsonl``."""
         with durable.storage_errors(self.path / "metrics.jsonl"):
-            self._metrics.write(json.dumps(record, allow_nan=False).encode() + b"\n")
+            self._opened(self._metrics).write(json.dumps(record, allow_nan=False).encode() + b"\n")
 
     def sync_metrics(self) -> int:
         """Make the metrics durable; return the length of the file, which belongs into the checkpoint."""
         with durable.storage_errors(self.path / "metrics.jsonl"):
-            self._metrics.flush()
-            os.fsync(self._metrics.fileno())
-            return os.fstat(self._metrics.fileno()).st_size
+            self._opened(self._metrics).flush()
+            os.fsync(self._opened(self._metrics).fileno())
+            return os.fstat(self._opened(self._metrics).fileno()).st_size
 
     def flush_metrics(self) -> None:
         """Let readers see what was appended."""
         with durable.storage_errors(self.path / "metrics.jsonl"):
-            self._metrics.flush()
+            self._opened(self._metrics).flush()
 
     def truncate_metrics(self, size: int) -> None:
         """Drop the lines written after a checkpoint, whose steps will be made again."""
-        found = self.sync_metrics()
-        if found < size:
-            raise CheckpointError(
-                f"{self.path / 'metrics.jsonl'} has {found} bytes, but the checkpoint was made when it had {size}: "
-                "lines were removed; restore the file"
-            )
+        self.check_metrics(size)
         with durable.storage_errors(self.path / "metrics.jsonl"):
-            os.ftruncate(self._metrics.fileno(), size)
-            os.fsync(self._metrics.fileno())
+            os.ftruncate(self._opened(self._metrics).fileno(), size)
+            os.fsync(self._opened(self._metrics).fileno())
+
+    @staticmethod
+    def _opened(file: F | None) -> F:
+        assert file is not None, "open() comes before writing"
+        return file
 
     def close(self) -> None:
         """Let go of the directory."""
         with durable.storage_errors(self.path):
             try:
-                self._metrics.close()
-                self._log.close()
+                for file in (self._metrics, self._log):
+                    if file is not None:
+                        file.close()
             finally:
+                if self._metrics is None and self._made_lock:
+                    os.unlink(self.path / "lock")
                 os.close(self._lock)
 
     def __enter__(self) -> Self:

@@ -1,15 +1,18 @@
-"""SIGINT and SIGTERM as a wish that the next step boundary grants."""
+"""SIGINT, SIGTERM and SIGHUP as a wish that the next step boundary grants."""
 
 import signal
 import threading
 from types import FrameType
 from typing import Any, Self
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequest:
-    """While entered, the first SIGINT or SIGTERM only sets :attr:`signal`; a second SIGINT leaves at once."""
+    """While entered, the first SIGINT, SIGTERM or SIGHUP only sets :attr:`signal`; a second SIGINT leaves at once.
+
+    SIGHUP stays ignored where it is, as under nohup.
+    """
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -25,7 +28,8 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+            heard = [n for n in _SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._handle) for number in heard}
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from scornn.errors import CheckpointError
+from scornn.train.distributed import World
 from scornn.train.engine import Engine
 
 _OPTIMIZER, _RANDOM, _AVERAGE = "optimizer/", "random/", "average/"
@@ -20,9 +21,7 @@ _OPTIMIZER, _RANDOM, _AVERAGE = "optimizer/", "random/", "average/"
 
 def capture(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
     """(model tensors, training tensors, plain values): what :func:`restore` takes."""
-    training: dict[str, Tensor] = {f"{_RANDOM}torch": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        training |= {f"{_RANDOM}cuda{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    training = _generators(engine.world)
     plain: dict[str, Any] = {"optimizer": {}, "random": _python_generators()}
     names = _names(engine)
     for group, optimizer in engine.optimizers.items():
@@ -61,7 +60,7 @@ def restore(
     if engine.average is not None:
         restore_model(engine.average.module, average_of(training))
         engine.average.n_averaged.fill_(plain["averaged"])
-    restore_generators(training, plain)
+    restore_generators(training, plain, engine.world)
 
 
 def average_of(training: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -77,17 +76,39 @@ def restore_model(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None
         raise CheckpointError(f"the weights do not fit the model of this config: {error}") from None
 
 
-def restore_generators(training: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-    """Put back python's, numpy's and torch's global generators."""
+def _generators(world: World) -> dict[str, Tensor]:
+    """torch's global generators: of the first process without a number, of each other one with its rank."""
+    states = world.gather(torch.get_rng_state())
+    found = {f"{_RANDOM}torch{f'/{rank}' if rank else ''}": state for rank, state in enumerate(states)}
+    if torch.cuda.is_available():
+        alone = world.size == 1 or not world.device.startswith("cuda")
+        every = torch.cuda.get_rng_state_all() if alone else world.gather(torch.cuda.get_rng_state())
+        found |= {f"{_RANDOM}cuda{i}": state for i, state in enumerate(every)}
+    return found
+
+
+def restore_generators(training: Mapping[str, Tensor], plain: Mapping[str, Any], world: World) -> None:
+    """Put back python's, numpy's and torch's global generators, each process its own."""
     version, words, gauss = plain["random"]["python"]
     random.setstate((version, tuple(words), gauss))
     kind, keys, position, has_gauss, cached = plain["random"]["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), position, has_gauss, cached))  # noqa: NPY002
-    torch.set_rng_state(training[f"{_RANDOM}torch"])
+    first = training[f"{_RANDOM}torch"]
+    torch.set_rng_state(training.get(f"{_RANDOM}torch/{world.rank}", first))
     if torch.cuda.is_available():
-        found = [training[key] for key in sorted(training) if key.startswith(f"{_RANDOM}cuda")]
-        for index, state in enumerate(found[: torch.cuda.device_count()]):
-            torch.cuda.set_rng_state(state, index)
+        found = cuda_states(training)
+        if world.size > 1 and world.device.startswith("cuda") and world.rank < len(found):
+            torch.cuda.set_rng_state(found[world.rank])
+        else:
+            for index, state in enumerate(found[: torch.cuda.device_count()]):
+                torch.cuda.set_rng_state(state, index)
+
+
+def cuda_states(training: Mapping[str, Tensor]) -> list[Tensor]:
+    """The generators of the GPUs in the order of their numbers: the tenth comes after the second."""
+    prefix = f"{_RANDOM}cuda"
+    keys = [key for key in training if key.startswith(prefix)]
+    return [training[key] for key in sorted(keys, key=lambda key: int(key.removeprefix(prefix)))]
 
 
 def _python_generators() -> dict[str, Any]:

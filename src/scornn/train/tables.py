@@ -10,12 +10,13 @@ from typing import Any
 from scornn.errors import StorageError, UsageError
 
 Table = dict[str, Any]
+_DEEPEST = 32
 
 
 def read(path: Path) -> Table:
     """The tables of a ``.toml`` or ``.json`` file, not yet validated."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, IsADirectoryError) as error:
         raise UsageError(f"no config file {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -33,6 +34,7 @@ def read(path: Path) -> Table:
         raise UsageError(f"{path}: {error}") from None
     if not isinstance(table, dict):
         raise UsageError(f"{path}: expected a table of keys, found {type(table).__name__}")
+    _check_depth(table, str(path))
     return table
 
 
@@ -68,6 +70,8 @@ def parse_setting(text: str, flag: str = "--set", example: str = "optimizer.rest
     key = key.strip()
     if not equals or not all(key.split(".")):
         raise UsageError(f"{flag} {text!r}: expected key=value, for example {flag} {example}")
+    if key.count(".") >= _DEEPEST:
+        raise UsageError(f"{flag} {text[:40]}…: more than {_DEEPEST} tables in each other; expected a few")
     return key, parse_value(value)
 
 
@@ -77,11 +81,27 @@ def parse_value(text: str) -> Any:
     for number in (int, float):
         with suppress(ValueError):
             return number(text)
-    with suppress(tomllib.TOMLDecodeError):
+    try:
         parsed = tomllib.loads(f"value = {text}")
-        if len(parsed) == 1:
-            return parsed["value"]
-    return text
+    except tomllib.TOMLDecodeError:
+        return text
+    except RecursionError:
+        raise UsageError(f"{text[:40]}…: more than {_DEEPEST} tables in each other; expected a few") from None
+    if len(parsed) != 1:
+        return text
+    _check_depth(parsed, f"{text[:40]}…")
+    return parsed["value"]
+
+
+def _check_depth(table: Table, where: str) -> None:
+    """Refuse what everything after would follow to the end of the stack."""
+    level: list[Any] = [table]
+    for _ in range(_DEEPEST + 1):
+        inner = [item.values() if isinstance(item, dict) else item for item in level]
+        level = [value for items in inner for value in items if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise UsageError(f"{where}: more than {_DEEPEST} tables in each other; expected a few")
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> Table:

@@ -24,10 +24,7 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Utterances in the order of their ids, the rate they must have (None.
-
-    any), and what people should know.
-    """
+    """Utterances in the order of their ids, the rate that they must have (None: any), and what people should know."""
 
     name: str
     utterances: tuple[Utterance, ...]
@@ -36,8 +33,7 @@ class Corpus:
 
 
 def hold_out(speakers: Iterable[str], where: Path) -> dict[str, str]:
-    """A split for each speaker: of their names in order, every eighth is for test and every eighth for
-    validation.
+    """A split for each speaker: every eighth of their names in order is for test, every eighth for validation.
 
     No speaker is in two splits. From three speakers on, each split has one.
     """

@@ -37,6 +37,7 @@ _EXPECTED = {
 }
 _SPEAKER = re.compile(r"(?:dr[1-8]-)?(?P<speaker>[fm][a-z]{3}[0-9])")
 _SENTENCE = re.compile(r"(?P<sentence>(?P<kind>s[aix])[0-9]+)(?:\.wav)+")
+_IN_TRAINING = re.compile(r"^(\w{3}\d)\s+([MF])\s+[1-8]\s+TRN\b", re.MULTILINE)
 _BELOW = ("timit", "TIMIT", "timit_sample")
 _GET = "The corpus is LDC93S1 of the Linguistic Data Consortium; NLTK distributes a sample of 16 speakers"
 
@@ -54,7 +55,7 @@ def load(data: Path | None, allow_partial: bool) -> Corpus:
     found = _utterances(root)
     split = [replace(utterance, split=_split(utterance)) for utterance in found]
     kept = [utterance for utterance in split if utterance.split]
-    missing = _missing(kept)
+    missing = _missing(kept, _expected_in_training(root))
     if not missing:
         return Corpus("timit", tuple(kept), RATE)
     if not allow_partial:
@@ -77,10 +78,7 @@ def find(data: Path | None) -> Path | None:
 
 
 def _matches(root: Path) -> Iterator[Utterance]:
-    """The SI and SX sentences below a folder; ``split`` holds the part of the disc.
-
-    train, test or nothing.
-    """
+    """The SI and SX sentences below a folder; ``split`` holds the part of the disc: train, test or nothing."""
     for path in wav_files(root):
         speaker = _SPEAKER.fullmatch(path.parent.name.lower())
         sentence = _SENTENCE.fullmatch(path.name.lower())
@@ -108,9 +106,26 @@ def _split(utterance: Utterance) -> str:
     return "" if utterance.split == "test" else "train"
 
 
-def _missing(utterances: Iterable[Utterance]) -> list[str]:
+def _expected_in_training(root: Path) -> set[str]:
+    """The training speakers that the disc's own list names, where it is there, and those whose folders are."""
+    named: set[str] = set()
+    test: set[str] = set()
+    for folder in root.rglob("*"):
+        speaker = _SPEAKER.fullmatch(folder.name.lower()) if folder.is_dir() else None
+        if speaker:
+            parts = [part.lower() for part in folder.relative_to(root).parts]
+            (test if "test" in parts else named).add(speaker["speaker"])
+    for path in (p for p in root.rglob("*") if p.name.lower() == "spkrinfo.txt"):
+        listed_there = _IN_TRAINING.findall(path.read_text(encoding="latin-1"))
+        named |= {f"{sex}{identity}".lower() for identity, sex in listed_there}
+    return named - test - DEVELOPMENT - CORE
+
+
+def _missing(utterances: Iterable[Utterance], training: set[str]) -> list[str]:
     counts = {split: Counter(u.speaker for u in utterances if u.split == split) for split in _EXPECTED}
     problems = []
+    if gone := sorted(training - counts["train"].keys()):
+        problems.append(f"{len(gone)} train speakers without a sentence ({listed(gone)})")
     for split, names in (("valid", DEVELOPMENT), ("test", CORE)):
         if absent := sorted(names - counts[split].keys()):
             problems.append(f"{len(absent)} of the {len(names)} {split} speakers missing ({listed(absent)})")

@@ -1,0 +1,188 @@
+"""Search over settings: lists and ranges of any key, on one machine or many.
+
+Every trial is an ordinary run directory under DIR/trials, which resume, eval and report take like any other. The best
+one's settings are in DIR/best.json. Killed at any moment, the sweep goes on with `scornn sweep resume DIR`, or with the
+same command again; finished trials are not repeated. TASK and the settings are those of `scornn train`.
+
+Examples:
+    scornn sweep copying --length 200 --over model.options.rho=0,n/10,n/4,n/2,7n/10,n --iterations 600
+    scornn sweep adding --over optimizer.recurrent.lr=1e-5..1e-3:log --trials 12 --iterations 500
+    scornn sweep pmnist --over optimizer.rest.lr=1e-4..1e-2:log --trials 40 --sampler tpe --prune halving --jobs 2
+    scornn sweep resume sweeps/pmnist-scornn-170
+    scornn sweep report sweeps/pmnist-scornn-170 --out sweep.html
+    scornn train pmnist --config sweeps/pmnist-scornn-170/best.json
+
+Several processes on several machines join one study: give each the same command with --study NAME and --storage, a
+journal file on a shared directory or a database such as postgresql://me@host/sweeps.
+"""
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from scornn.cli import train
+from scornn.cli._options import TensorBoard, flag, option, parse, wanted
+from scornn.errors import UsageError
+
+if TYPE_CHECKING:
+    from scornn.sweep.program import Result
+
+_RESUME = """Go on with a sweep: after Ctrl-C, a kill, or to a new total of trials.
+
+Examples:
+    scornn sweep resume sweeps/pmnist-scornn-170
+    scornn sweep resume sweeps/pmnist-scornn-170 --trials 60 --jobs 2
+"""
+_REPORT = """Write one self-contained HTML page about a sweep, finished or not.
+
+Examples:
+    scornn sweep report sweeps/pmnist-scornn-170 --out sweep.html
+"""
+
+
+@dataclass(frozen=True)
+class Flags(train.Flags):
+    over: Annotated[
+        tuple[str, ...],
+        tyro.conf.UseAppendAction,
+        option("KEY=VALUES", "A list a,b,c (fractions such as n/10 too), or a range lo..hi or lo..hi:log."),
+    ] = ()
+    trials: Annotated[int | None, option("N", "Trials in all; else the whole grid, or 20.")] = None
+    sampler: Annotated[
+        Literal["grid", "random", "tpe"] | None, option("NAME", "grid where all are lists, else tpe.")
+    ] = None
+    prune: Annotated[
+        Literal["halving", "median", "none"],
+        tyro.conf.arg(help="End poor trials early: by successive halving, below the median, or never."),
+    ] = "none"
+    weights: Annotated[
+        Literal["raw", "average"], tyro.conf.arg(help="Which weights are judged; average needs optimizer.average.")
+    ] = "raw"
+    jobs: Annotated[int, tyro.conf.arg(metavar="K", help="Processes; the threads are divided among them.")] = 1
+    storage: Annotated[str | None, option("WHERE", "A journal file, or a database URL; else DIR/journal.log.")] = None
+    study: Annotated[str | None, option("NAME", "The study to join; else the name of DIR.")] = None
+    out: Annotated[str | None, option("DIR", "The sweep's directory; else sweeps/TASK-MODEL-N.")] = None
+    tensorboard: TensorBoard = "off"
+
+
+@dataclass(frozen=True)
+class ResumeFlags:
+    sweep: Annotated[str, tyro.conf.Positional, option("DIR", "The sweep's directory.")]
+    trials: Annotated[int | None, option("N", "A new total.")] = None
+    jobs: Annotated[int | None, option("K", "Processes at once.")] = None
+    storage: Annotated[str | None, option("URL", "The database with its password, which is not written down.")] = None
+    tensorboard: TensorBoard = "off"
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Show no progress.")] = False
+
+
+@dataclass(frozen=True)
+class ReportFlags:
+    sweep: Annotated[str, tyro.conf.Positional, option("DIR", "The sweep's directory.")]
+    out: Annotated[str, tyro.conf.arg(metavar="FILE", help="The page.")] = "sweep.html"
+    storage: Annotated[str | None, option("URL", "The database with its password, which is not written down.")] = None
+
+
+def main(argv: list[str]) -> int:
+    if argv[:1] == ["resume"]:
+        return _resume(argv[1:])
+    return _report(argv[1:]) if argv[:1] == ["report"] else _start(argv)
+
+
+def _start(argv: list[str]) -> int:
+    flags = parse(Flags, argv, "sweep", __doc__)
+    _at_least_one(("--trials", flags.trials), ("--jobs", flags.jobs))
+    if flags.start_from is not None:
+        raise UsageError("--start-from: the trials of a sweep begin with their seed; expected no other run")
+
+    from scornn.paper.presets import resolve
+    from scornn.sweep import plan as plans
+    from scornn.sweep import space
+    from scornn.sweep.program import start
+    from scornn.sweep.storage import require_optuna
+    from scornn.train.config import to_table
+    from scornn.train.run import label
+    from scornn.train.validate import convert
+
+    require_optuna()
+    settings = train.settings(flags)
+    threads = settings.pop("threads", None)
+    config, origin = resolve(settings)
+    axes = space.parse(flags.over, to_table(config))
+    sampler = flags.sampler or ("grid" if all(axis.choices for axis in axes) else "tpe")
+    trials = flags.trials or (len(space.grid(axes)) if sampler == "grid" else plans.SAMPLED_TRIALS)
+    out = Path(flags.out or f"sweeps/{label(config).removesuffix(f'-s{config.seed}')}")
+    table: dict[str, Any] = {
+        "settings": settings,
+        "over": flags.over,
+        "trials": trials,
+        "sampler": sampler,
+        "prune": flags.prune,
+        "weights": flags.weights,
+        "seed": config.seed,
+        "objective": plans.objective(settings),
+        "study": flags.study or out.resolve().name,
+        "storage": _where(flags.storage) or plans.JOURNAL,
+        "jobs": flags.jobs,
+        "threads": threads,
+    }
+    plan = convert(table, plans.Plan)
+    if not flags.quiet:
+        print(origin, flush=True)
+    return _finish(start(plan, out, quiet=flags.quiet, tensorboard=wanted(flags.tensorboard)), flags.quiet)
+
+
+def _resume(argv: list[str]) -> int:
+    flags = parse(ResumeFlags, argv, "sweep resume", _RESUME)
+    _at_least_one(("--trials", flags.trials), ("--jobs", flags.jobs))
+
+    from scornn.sweep.program import resume
+
+    result = resume(
+        Path(flags.sweep),
+        trials=flags.trials,
+        jobs=flags.jobs,
+        storage=flags.storage,
+        quiet=flags.quiet,
+        tensorboard=wanted(flags.tensorboard),
+    )
+    return _finish(result, flags.quiet)
+
+
+def _report(argv: list[str]) -> int:
+    flags = parse(ReportFlags, argv, "sweep report", _REPORT)
+
+    from scornn import durable
+    from scornn.sweep.page import page
+    from scornn.sweep.program import open_sweep
+
+    text = page(open_sweep(Path(flags.sweep), flags.storage))
+    durable.write_text(flags.out, text)
+    print(f"{flags.out} ({len(text.encode()) / 1e6:.1f} MB)")
+    return 0
+
+
+def _finish(result: "Result", quiet: bool) -> int:
+    if result.signal and not quiet:
+        name = signal.Signals(result.signal).name
+        print(f"{name}: saved; continue with: scornn sweep resume {result.directory}")
+    elif not quiet and not result.exit_code:
+        print(f"see: scornn sweep report {result.directory} --out sweep.html")
+        if result.best:
+            print(f"use: scornn train --config {result.best}")
+        else:
+            print("no trial ran to its end: there is no best.json")
+    return result.exit_code
+
+
+def _where(storage: str | None) -> str | None:
+    """A file by a name that stays the same from elsewhere; a URL as it is."""
+    return storage if storage is None or "://" in storage else str(Path(storage).expanduser().absolute())
+
+
+def _at_least_one(*given: tuple[str, int | None]) -> None:
+    for name, value in given:
+        if value is not None and value < 1:
+            raise UsageError(f"{name} {value}: expected an integer >= 1")

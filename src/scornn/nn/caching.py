@@ -1,0 +1,85 @@
+"""An explicit scope in which W is made once: ``with scornn.cached():``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scornn.ops.custom import under_transform
+
+
+class _Scope:
+    """What was made inside one scope; nothing is found in it or added to it once the scope has ended."""
+
+    def __init__(self) -> None:
+        self.open = True
+        self.made: dict[Any, tuple[list[Any], Tensor]] = {}
+
+
+_scope: ContextVar[_Scope | None] = ContextVar("scornn_cached", default=None)
+
+
+@contextmanager
+def cached() -> Iterator[None]:
+    """Inside it each layer makes its W once, and uses it in every forward; at the end it is forgotten.
+
+    As :func:`torch.nn.utils.parametrize.cached`. For evaluation in many batches and for streaming step by step, where
+    an inverse for each step would cost more than the step. A scope belongs to the thread or task that opened it; one
+    inside another shares what that one made.
+
+    A W is made anew where a parameter or buffer of the layer was replaced or changed in place, frozen or thawed, and
+    apart for each of: gradients recorded, not recorded, inference mode. It is not kept under ``torch.func``'s
+    transforms, in ``torch.compile`` or under fake tensors. Two changes cannot be seen: through ``.data``, and in place
+    on parameters that were themselves made in inference mode. Where gradients are recorded, W and its graph are shared
+    by the forwards inside: call backward once for all of them, or with ``retain_graph=True``.
+
+    Example:
+        >>> layer, h = scornn.ScoRNN(3, 8).eval(), None
+        >>> with torch.no_grad(), scornn.cached():
+        ...     for x in torch.randn(100, 1, 2, 3):
+        ...         _, h = layer(x, h)
+    """
+    if _scope.get() is not None:
+        yield
+        return
+    scope = _Scope()
+    token = _scope.set(scope)
+    try:
+        yield
+    finally:
+        scope.open = False
+        scope.made.clear()
+        _scope.reset(token)
+
+
+def once(module: nn.Module, suffix: str, make: Callable[[str], Tensor]) -> Tensor:
+    """``make(suffix)``, or what it gave before in this scope from the same numbers."""
+    if torch.compiler.is_compiling():
+        return make(suffix)
+    scope = _scope.get()
+    if scope is None or not scope.open or under_transform() or torch._C._len_torch_dispatch_stack():
+        return make(suffix)
+    key = (module, suffix, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+    numbers = _fingerprint(module)
+    kept = scope.made.get(key)
+    if kept is not None and _same(kept[0], numbers):
+        return kept[1]
+    made = make(suffix)
+    scope.made[key] = numbers, made
+    return made
+
+
+def _fingerprint(module: nn.Module) -> list[Any]:
+    """Each tensor of a module and what tells whether it has changed."""
+    tensors = [*module.parameters(), *module.buffers()]
+    return [(t, None if t.is_inference() else t._version, t.dtype, t.device, t.requires_grad) for t in tensors]
+
+
+def _same(before: list[Any], now: list[Any]) -> bool:
+    same = len(before) == len(now)
+    return same and all(a[0] is b[0] and a[1:] == b[1:] for a, b in zip(before, now, strict=True))

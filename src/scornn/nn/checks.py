@@ -1,0 +1,51 @@
+"""Small things that every model uses: checks of arguments, and the precision in which W is made."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scornn.functional import _is_traced
+
+
+def under_autocast(x: Tensor) -> bool:
+    return x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
+
+
+def full_precision(x: Tensor) -> AbstractContextManager[Any]:
+    """No autocast: a recurrent matrix made in half precision is not orthogonal."""
+    return torch.autocast(x.device.type, enabled=False) if under_autocast(x) else nullcontext()
+
+
+def is_sharded(value: Any) -> bool:
+    """Whether it is a DTensor, as the parameters of a module after ``fully_shard`` are."""
+    distributed = sys.modules.get("torch.distributed.tensor")  # an import of it takes a while
+    return distributed is not None and isinstance(value, distributed.DTensor)
+
+
+def has_values(x: Tensor) -> bool:
+    """Whether there are numbers to look at: not in a meta or fake tensor, or inside a functorch transform."""
+    return not (x.is_meta or _is_traced(x))
+
+
+def precise(v: Tensor) -> Tensor:
+    """``v`` in the precision in which W is made: float32 or better."""
+    return v.float() if v.dtype in (torch.bfloat16, torch.float16) else v
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise ValueError(f"unknown {name} {value!r}; expected one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def check_sizes(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise TypeError(f"{name} should be of type int, got: {type(size).__name__}")
+        if size <= 0:
+            raise ValueError(f"{name} must be greater than zero, got {size}")

@@ -1,0 +1,406 @@
+"""What every recurrent layer shares: torch.nn.RNN's contract, written once.
+
+A model family says how one layer in one direction runs (:meth:`RecurrentLayer.run`); stacking, directions, dropout,
+packed and unbatched input, states of one or more tensors, and the checks of sizes are here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from itertools import chain
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from scornn.nn.caching import cached
+from scornn.nn.checks import check_sizes, is_sharded, under_autocast
+from scornn.ops import BACKENDS
+
+Head = tuple[Tensor, Tensor]
+"""V and c of a linear head on the states."""
+
+States = tuple[Tensor, ...]
+"""The tensors that make a state: h of most models, h and c of an LSTM."""
+
+
+PIECE = 128
+"""Steps whose states are held at a time where only the last one is wanted."""
+
+
+class Recurrent(nn.Module):
+    """What layers and cells are to the program: parameters under suffixes, and what training must know of them."""
+
+    BACKENDS: ClassVar[tuple[str, ...]] = BACKENDS
+    """What ``backend`` can be."""
+
+    backend: str = "auto"
+    hidden_size: int
+    bias: bool
+
+    units_per_state: int = 1
+    """Reals that one hidden unit takes in the state: 2 for complex models, stored as adjacent (Re, Im)."""
+
+    learn_h0: bool = False
+    """Whether the state before the first step is a parameter ``h0{suffix}``; zero otherwise."""
+
+    averages: bool = True
+    """Whether an average of its parameters over training means anything."""
+
+    def suffixes(self) -> list[str]:
+        """What the names of the parameters of each recurrence in it end with."""
+        raise NotImplementedError
+
+    def tensor(self, name: str) -> Tensor:
+        """A parameter or buffer, or what stands in its place (``torch.func.functional_call``).
+
+        After ``fully_shard`` it is gathered from all processes, which have to ask for it together.
+        """
+        value: Tensor = getattr(self, name)
+        if type(value) in (Tensor, nn.Parameter) or torch.compiler.is_compiling() or not is_sharded(value):
+            return value
+        whole: Tensor = value.full_tensor()  # type: ignore[operator]
+        return whole
+
+    @property
+    def like(self) -> Tensor:
+        """One of its numbers, for their dtype and device."""
+        return next(chain(self.parameters(), self.buffers()))
+
+    @property
+    def state_size(self) -> int:
+        """Reals in one direction's h."""
+        return self.hidden_size * self.units_per_state
+
+    def state_sizes(self) -> tuple[int, ...]:
+        """Reals in each tensor of one direction's state."""
+        return (self.state_size,)
+
+    def initial_state(self, suffix: str, batch: int, like: Tensor) -> Any:
+        """The state ``(batch, state_size)`` before the first step, where the caller gives none: learned, or zero."""
+        if self.learn_h0:
+            return self.tensor(f"h0{suffix}").expand(batch, -1)
+        return joined(tuple(like.new_zeros(batch, size) for size in self.state_sizes()))
+
+    def flatten_parameters(self) -> None:
+        """Nothing: for programs that were written for torch.nn.RNN."""
+
+    @property
+    def all_weights(self) -> list[list[nn.Parameter]]:
+        """The parameters of each layer and direction, as torch.nn.RNN's."""
+        named = list(self.named_parameters(recurse=False))
+        return [[p for name, p in named if name.endswith(suffix)] for suffix in self.suffixes()]
+
+    def recurrent_parameter_names(self) -> list[str]:
+        """Names of the parameters that make the recurrent matrix, for :func:`scornn.optim.parameter_groups`."""
+        return []
+
+    def recurrent_bias_names(self) -> list[str]:
+        """Names of the biases inside the recurrence that may learn at a rate of their own."""
+        return []
+
+    def orthogonality_error(self) -> float | None:
+        """Largest ‖WᵀW − I‖_F over layers and directions; None where W is not constrained."""
+        return None
+
+    def penalty(self) -> Tensor | None:
+        """What the training loss should add for this layer, or None."""
+        return None
+
+    def constraints(self) -> int:
+        """How many of the trained numbers a constraint takes away: their count less this is the paper's count."""
+        return 0
+
+    def retract_(self) -> None:
+        """Put parameters that were averaged back to where they belong; nothing to do where every number is free."""
+
+
+class RecurrentLayer(Recurrent):
+    """A stack of recurrent layers with the constructor, shapes and errors of :class:`torch.nn.RNN`.
+
+    Derived classes register their parameters in :meth:`make_parameters`, once for each suffix ``_l{k}`` and
+    ``_l{k}_reverse``, fill them in :meth:`reset`, and run them in :meth:`run`. Their constructors call this one, set
+    what is their own, and end with :meth:`build`.
+    """
+
+    readout_stride: int = 1
+    """A head reads every so-many-th number of a state."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ) -> None:
+        super().__init__()
+        check_sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
+        if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed; "
+                f"got {dropout!r}"
+            )
+        if dropout > 0 and num_layers == 1:
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
+                f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+                stacklevel=3,
+            )
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+
+    def build(self, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
+        """Make and fill the parameters of every layer and direction: the last line of a derived constructor."""
+        for layer in range(self.num_layers):
+            size = self.input_size if layer == 0 else self.output_size
+            for suffix in self._suffixes(layer):
+                self.make_parameters(suffix, size, device, dtype)
+                if self.learn_h0:
+                    h0 = torch.empty(self.state_size, device=device, dtype=dtype)
+                    self.register_parameter(f"h0{suffix}", nn.Parameter(h0))
+        self.reset_parameters()
+
+    def make_parameters(
+        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
+    ) -> None:
+        """Register the parameters of one layer in one direction."""
+        raise NotImplementedError
+
+    def reset_parameters(self) -> None:
+        """Draw fresh parameters from the global random generator."""
+        for suffix in self.suffixes():
+            self.reset(suffix)
+
+    def reset(self, suffix: str) -> None:
+        """Draw the parameters of one layer in one direction."""
+        raise NotImplementedError
+
+    def run(self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Any]:
+        """One layer in one direction; arguments and result as :func:`scornn.ops.recurrence`.
+
+        ``h0`` and the last state are tensors, or tuples of them where :meth:`state_sizes` has more than one.
+        """
+        raise NotImplementedError
+
+    def run_and_read(
+        self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool, head: Head
+    ) -> tuple[Tensor, Any]:
+        """As :meth:`run`, with a linear head on every state; arguments and result as :func:`scornn.ops.readout`."""
+        output, h_n = self.run(suffix, x, h0, batch_sizes, reverse)
+        return F.linear(self.readout(output), *head), h_n
+
+    def before_forward(self) -> None:
+        """What a model does at the start of each forward."""
+
+    def slow_when_packed(self, x: Tensor) -> bool:
+        """Whether padded sequences run faster than packed ones, and what stands in the padding changes nothing."""
+        return False
+
+    def readout(self, h: Tensor) -> Tensor:
+        """What a head reads of states ``(…, output_size)``: ``(…, readout_size)``."""
+        return h if self.readout_stride == 1 else h[..., :: self.readout_stride]
+
+    @property
+    def readout_size(self) -> int:
+        return self.output_size // self.readout_stride
+
+    @property
+    def num_directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def output_size(self) -> int:
+        """Size of the last dimension of the output."""
+        return self.state_size * self.num_directions
+
+    def suffixes(self) -> list[str]:
+        """The parameter suffix of every layer and direction, in the order of ``h_n``."""
+        return [suffix for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
+
+    def _suffixes(self, layer: int) -> list[str]:
+        return [f"_l{layer}", f"_l{layer}_reverse"][: self.num_directions]
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Any = None,
+        *,
+        head: Head | None = None,
+        need_output: bool = True,
+    ) -> tuple[Any, Any]:
+        """As torch.nn.RNN.
+
+        Args:
+            head: V and c; the first result is then V·readout(h_t) + c in place of the states h_t.
+            need_output: False for the last state alone: the first result is then None. Where no gradient is recorded,
+                the states of at most some hundred steps are held at a time.
+        """
+        if head is not None and not need_output:
+            raise ValueError(f"{self._name}: a head reads every state, so it needs need_output=True")
+        self.before_forward()
+        packed = isinstance(input, PackedSequence)
+        x: Any
+        x, batch_sizes, order, back = input if isinstance(input, PackedSequence) else (input, None, None, None)
+        if not packed and x.dim() not in (2, 3):
+            raise ValueError(f"{self._name}: Expected input to be 2D or 3D, got {x.dim()}D tensor instead")
+        batched = packed or x.dim() == 3
+        states = None if hx is None else self._states(hx, "packed" if packed else batched)
+        if not batched:
+            x = x.unsqueeze(1)
+        elif self.batch_first and not packed:
+            x = x.transpose(0, 1)
+        if order is not None and states is not None:
+            states = each(states, lambda h: h.index_select(1, order))
+        batch = x.shape[1] if batch_sizes is None else int(batch_sizes[0])
+        x, states = self._checked(x, states, batch)
+        output: Any
+        if need_output:
+            output, last = self._stack(x, states, batch, batch_sizes, head)
+        else:
+            output, last = None, self._last(x, states, batch, batch_sizes)
+        if back is not None:
+            last = each(last, lambda h: h.index_select(1, back))
+        if not batched:
+            last = each(last, lambda h: h.squeeze(1))
+        if output is None:
+            return None, joined(last)
+        if packed:
+            return PackedSequence(output, batch_sizes, order, back), joined(last)
+        if not batched:
+            return output.squeeze(1), joined(last)
+        return output.transpose(0, 1) if self.batch_first else output, joined(last)
+
+    def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
+        """The last state of each sequence; in pieces of :data:`PIECE` steps where nothing else needs the states."""
+        steps = x.shape[0] if batch_sizes is None else batch_sizes.shape[0]
+        whole = torch.is_grad_enabled() or torch.compiler.is_compiling() or self.bidirectional or steps <= PIECE
+        if whole:
+            return self._stack(x, states, batch, batch_sizes, None)[1]
+        with cached():
+            for first in range(0, steps, PIECE):
+                sizes = None if batch_sizes is None else batch_sizes[first : first + PIECE]
+                rows = PIECE if sizes is None else int(sizes.sum())
+                going = batch if sizes is None else int(sizes[0])  # packed sequences end from the last on
+                running = None if states is None else each(states, lambda h, going=going: h[:, :going])
+                _, last = self._stack(x[:rows], running, going, sizes, None)
+                ended = None if states is None else each(states, lambda h, going=going: h[:, going:])
+                states = last if ended is None else tuple(map(lambda *both: torch.cat(both, 1), last, ended))
+                x = x[rows:]
+        assert states is not None
+        return states
+
+    def _states(self, hx: Any, batched: bool | str) -> States:
+        """The tensors of ``hx``, with a dimension for the batch."""
+        given, count = hx if isinstance(hx, (tuple, list)) else (hx,), len(self.state_sizes())
+        if len(given) != count or (count == 1) == isinstance(hx, (tuple, list)):
+            found = f"a {type(hx).__name__} of {len(hx)}" if isinstance(hx, (tuple, list)) else "one tensor"
+            raise RuntimeError(
+                f"{self._name} has one hidden state: hx is a tensor, got {found}; of an LSTM's (h, c) give h alone"
+                if count == 1
+                else f"{self._name} has two hidden states: hx is the tuple (h, c), got {found}"
+            )
+        for h in given:
+            if h.dim() != (3 if batched else 2):
+                kind = "packed" if batched == "packed" else "batched 3-D" if batched else "unbatched 2-D"
+                also, size = "" if kind == "packed" else "also ", 3 if batched else 2
+                raise RuntimeError(f"For {kind} input, hx should {also}be {size}-D but got {h.dim()}-D tensor")
+        return tuple(given) if batched else each(tuple(given), lambda h: h.unsqueeze(1))
+
+    def _stack(
+        self,
+        x: Tensor,
+        states: States | None,
+        batch: int,
+        batch_sizes: Tensor | None,
+        head: Head | None,
+        layers: int | None = None,
+    ) -> tuple[Tensor, States]:
+        """The output of the first ``layers`` layers, or of all, and their last states."""
+        last: list[States] = []
+        for layer in range(self.num_layers if layers is None else layers):
+            outputs = []
+            for direction, suffix in enumerate(self._suffixes(layer)):
+                index = layer * self.num_directions + direction
+                given = None if states is None else joined(each(states, lambda h, index=index: h[index]))
+                h0 = self.initial_state(suffix, batch, x) if given is None else given
+                if head is not None and not self.bidirectional and layer == self.num_layers - 1:
+                    output, h_n = self.run_and_read(suffix, x, h0, batch_sizes, False, head)
+                else:
+                    output, h_n = self.run(suffix, x, h0, batch_sizes, reverse=direction == 1)
+                outputs.append(output)
+                last.append(h_n if isinstance(h_n, tuple) else (h_n,))
+            x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
+            if self.dropout and layer < self.num_layers - 1:
+                x = F.dropout(x, self.dropout, self.training)
+        if head is not None and self.bidirectional:
+            x = F.linear(self.readout(x), *head)
+        return x, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
+
+    def _checked(self, x: Tensor, states: States | None, batch: int) -> tuple[Tensor, States | None]:
+        weight = self.like
+        if x.dtype != weight.dtype:
+            if not under_autocast(x):
+                raise ValueError(
+                    f"{self._name}: input dtype ({x.dtype}) does not match weight dtype ({weight.dtype}). "
+                    f"Convert input: input.to({weight.dtype}), or convert model: model.to({x.dtype})"
+                )
+            # Under autocast the recurrence stays in the weights' precision: a product of a thousand rounded
+            # orthogonal matrices is not orthogonal.
+            x = x.to(weight.dtype)
+        if x.device != weight.device:
+            raise RuntimeError(
+                f"{self._name}: input is on {x.device}, but the weights are on {weight.device}; move one of them"
+            )
+        if x.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}"
+            )
+        if x.shape[0] == 0:
+            raise RuntimeError(f"Expected sequence length to be larger than 0 in {self._name}")
+        if states is None:
+            return x, None
+        for h, size in zip(states, self.state_sizes(), strict=True):
+            expected = (self.num_layers * self.num_directions, batch, size)
+            if tuple(h.shape) != expected:
+                raise RuntimeError(f"Expected hidden size {expected}, got {list(h.shape)}")
+            if h.dtype != x.dtype and not under_autocast(x):
+                raise ValueError(f"{self._name}: hx is {h.dtype}, but input is {x.dtype}; convert one of them")
+            if h.device != x.device:
+                raise RuntimeError(f"{self._name}: hx is on {h.device}, but input is on {x.device}; move one of them")
+        return x, each(states, lambda h: h.to(x.dtype))
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.input_size}, {self.hidden_size}"]
+        defaults = {
+            "num_layers": 1,
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0.0,
+            "bidirectional": False,
+        }
+        parts += [f"{key}={getattr(self, key)}" for key, value in defaults.items() if getattr(self, key) != value]
+        return ", ".join(parts)
+
+
+def each(states: States, change: Callable[..., Tensor]) -> States:
+    return tuple(change(h) for h in states)
+
+
+def joined(states: States) -> Any:
+    """A state as callers see it: the tensor alone where there is one."""
+    return states[0] if len(states) == 1 else states

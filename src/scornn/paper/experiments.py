@@ -1,0 +1,173 @@
+"""The files that hold the paper's settings: one for each experiment, read into presets.
+
+A file has the settings that all its runs share (``config``), a table for each model with what is the model's own and,
+under ``at``, what is so at one state size or one length alone; and a row for each published figure, in the paper's
+order. A preset is there because a row names it. Sentences that several notes share stand under ``notes`` and are named
+in braces. ``like`` takes everything from another file that is not said otherwise. ``beyond`` adds settings that the
+paper has not, each on top of a preset of the file, with what differs in words.
+"""
+
+import tomllib
+from collections import Counter
+from importlib import resources
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from scornn.train.tables import Table, merge
+from scornn.train.validate import convert
+
+EXPERIMENTS = ("copying", "adding", "mnist", "pmnist", "timit")
+SEED = 5544
+"""The first seed of every row, that of the authors' program."""
+_EVERYWHERE: Table = {"seed": SEED, "optimizer": {"average": {"decay": 0.999, "warmup": 10}}}
+"""The averaged weights are a second column of results; the run does not see them."""
+
+
+class Published(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A published figure: a number, or what a curve is said to do."""
+
+    item: str
+    """``scornn reproduce`` item that shows it, such as ``table-mnist``."""
+    metric: str
+    split: Literal["train", "valid", "test"] = "test"
+    value: float | None = None
+    text: str = ""
+    source: str
+    place: int
+    """Its row in the item, counted in its experiment."""
+
+
+class Preset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One table row or figure curve."""
+
+    title: str
+    default: bool = False
+    """The one meant where the command line names only task and model."""
+    parameters: int
+    published: tuple[Published, ...]
+    note: str = ""
+    beyond: str = ""
+    """What differs from the paper's setting, in words; empty for a setting of the paper."""
+    config: Table
+    name: str
+
+
+class _At(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a model has at one state size, or at one length, alone."""
+
+    title: str | None = None
+    parameters: int | None = None
+    note: str | None = None
+    config: Table = {}
+
+
+class _Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    title: str
+    parameters: int | None = None
+    note: str = ""
+    config: Table
+    at: dict[str, _At] = {}
+
+
+class _Row(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    model: str
+    n: int | None = None
+    value: float | None = None
+    text: str | None = None
+    source: str | None = None
+    default: bool = False
+
+
+class _Figure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rows of one column of a table, or of one panel; what they share is said once."""
+
+    item: str
+    source: str
+    metric: str
+    split: Literal["train", "valid", "test"] = "test"
+    text: str = ""
+    T: int | None = None
+    default: bool = False
+    rows: tuple[_Row, ...]
+
+
+class _Beyond(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    item: str
+    of: tuple[str, ...]
+    says: str
+    note: str
+    parameters: int | None = None
+    config: Table
+
+
+class _Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    title: str
+    notes: dict[str, str] = {}
+    config: Table
+    models: dict[str, _Model]
+    published: tuple[_Figure, ...]
+    beyond: tuple[_Beyond, ...] = ()
+
+
+def read(name: str) -> list[Preset]:
+    """The presets of an experiment, in the order of its rows; those beyond the paper last."""
+    experiment = convert(_table(name), _Experiment)
+    sentences: dict[str, Any] = {}
+    for key, text in experiment.notes.items():
+        sentences[key] = text.format(**sentences)
+    made: dict[str, dict[str, Any]] = {}
+    places: Counter[str] = Counter()
+    for figure in experiment.published:
+        for row in figure.rows:
+            model = experiment.models[row.model]
+            n = row.n or model.config["model"]["hidden"]
+            key = "-".join(str(part) for part in (name, figure.T, row.model, n) if part is not None)
+            preset = made.setdefault(key, _preset(key, experiment, row.model, n, figure.T, sentences))
+            preset["default"] |= row.default or figure.default
+            text = (row.text if row.text is not None else figure.text).format(**sentences)
+            source = row.source or figure.source
+            said = {"item": figure.item, "metric": figure.metric, "split": figure.split, "source": source}
+            preset["published"].append({**said, "value": row.value, "text": text, "place": places[figure.item]})
+            places[figure.item] += 1
+    for more in experiment.beyond:
+        for base in (made[f"{name}-{of}"] for of in more.of):
+            made[f"{base['name']}-{more.name}"] = {
+                "name": f"{base['name']}-{more.name}",
+                "title": f"{base['title']}: {more.says}",
+                "parameters": more.parameters or base["parameters"],
+                "published": [said for said in base["published"] if said["item"] == more.item],
+                "note": more.note.format(**sentences),
+                "beyond": more.says,
+                "config": merge(base["config"], more.config),
+            }
+    return [convert(preset, Preset) for preset in made.values()]
+
+
+def _preset(
+    key: str, experiment: _Experiment, name: str, n: int, T: int | None, sentences: dict[str, Any]
+) -> dict[str, Any]:
+    model = experiment.models[name]
+    at = model.at.get(str(n if T is None else T), _At())
+    own: Table = {"model": {"name": name, "hidden": n}, "task": {} if T is None else {"length": T}}
+    config = merge(_EVERYWHERE, experiment.config, model.config, at.config, own)
+    known = {**sentences, **config["model"].get("options", {}), "n": n, "T": T}
+    note = (at.note if at.note is not None else model.note).format(**known, note=model.note.format(**known))
+    title = f"{at.title or model.title} {experiment.title}".format(**known)
+    return {
+        "name": key,
+        "title": title,
+        "default": False,
+        "parameters": at.parameters or model.parameters,
+        "published": [],
+        "note": note,
+        "config": config,
+    }
+
+
+def _table(name: str) -> Table:
+    text = resources.files("scornn.paper").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    table = tomllib.loads(text)
+    below = table.pop("like", None)
+    return table if below is None else merge(_table(below), table)

@@ -1,0 +1,102 @@
+"""Tasks and models of users' own: a Python file, or an installed package with an entry point ``scornn.plugins``.
+
+Loading a plugin runs its code. A file is run because its user named it with ``--plugin``; a run remembers the name,
+and the user's cache remembers that this user has named it. A config.json from elsewhere can name files too, but makes
+nothing run: the file must be named once more.
+"""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from scornn import durable
+from scornn.data.locate import cache_directory
+from scornn.errors import StorageError, UsageError
+
+
+def load(files: Iterable[str]) -> list[str]:
+    """Run the files that a user has named, once in a process; their absolute paths, which a run keeps."""
+    _load_installed()
+    paths = [str(Path(file).expanduser().resolve()) for file in files]
+    for path in paths:
+        _run(path)
+    _remember(paths)
+    return paths
+
+
+def load_remembered(table: Mapping[str, Any]) -> list[str]:
+    """Run the files that a config names, if this user has named them before."""
+    _load_installed()
+    paths = table.get("plugins") or []
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise UsageError(f"plugins = {paths!r}: expected a list of paths")
+    for path in paths:
+        if path not in _named():
+            raise UsageError(
+                f"the config names the plugin {path}, whose code would be run, and you have not named it yourself: "
+                f"read it, then pass --plugin {path}"
+            )
+        _run(path)
+    return list(paths)
+
+
+def digest(paths: Iterable[str]) -> str:
+    """What identifies the code of plugins: the names of the files and a sha256 of each."""
+    return ", ".join(f"{Path(path).name} {durable.sha256_file(path)[:12]}" for path in paths)
+
+
+def _run(path: str) -> None:
+    name = f"scornn_plugin_{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return
+    if not Path(path).is_file():
+        raise UsageError(f"no plugin {path}: expected a Python file; pass --plugin with where it is now")
+    specification = importlib.util.spec_from_file_location(name, path)
+    if specification is None or specification.loader is None:
+        raise UsageError(f"plugin {path}: expected a name that ends in .py")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UsageError(f"plugin {path}: {type(error).__name__}: {error}") from error
+
+
+@cache
+def _load_installed() -> None:
+    """Installed packages that say that they are plugins, once in a process."""
+    for entry in importlib.metadata.entry_points(group="scornn.plugins"):
+        try:
+            entry.load()
+        except Exception as error:
+            raise UsageError(f"the plugin {entry.name} ({entry.value}) of an installed package: {error!r}") from error
+
+
+def _list() -> Path:
+    return cache_directory() / "plugins.json"
+
+
+def _named() -> list[str]:
+    try:
+        named = json.loads(_list().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return [path for path in named if isinstance(path, str)] if isinstance(named, list) else []
+
+
+def _remember(paths: list[str]) -> None:
+    """Note that this user has named these files. Without a cache to write to they are named each time."""
+    new = [path for path in paths if path not in _named()]
+    if new:
+        try:
+            durable.make_directory(_list().parent)
+            durable.write_json(_list(), [*_named(), *new])
+        except StorageError:
+            return

@@ -1,0 +1,54 @@
+"""What a setting makes of a run, said on the setting's own field.
+
+A field without a role makes another experiment: a run with another value is not a run of that preset any more.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
+
+
+class Role(Enum):
+    """In ``Annotated[..., Role.X]`` of a config's field."""
+
+    FREE = "the same run: how long it goes on, what it is called, where its files are"
+    RUN = "another run of the same experiment: its seed, its machine, how much data it sees and how often it looks"
+
+
+def roles(type_: Any, prefix: str = "") -> dict[str, Role]:
+    """The dotted keys of a struct, and of the structs in it, that have a role.
+
+    Example:
+        >>> from typing import Annotated
+        >>> class Settings(Struct):
+        ...     lr: float
+        ...     seed: Annotated[int, Role.RUN]
+        >>> roles(Settings)
+        {'seed': <Role.RUN: ...>}
+    """
+    found: dict[str, Role] = {}
+    for name, hint in get_type_hints(type_, include_extras=True).items():
+        own = next((part for part in get_args(hint) if isinstance(part, Role)), None)
+        if own is not None:
+            found[prefix + name] = own
+        else:
+            for inner in _structs(hint):
+                found |= roles(inner, f"{prefix}{name}.")
+    return found
+
+
+def role_of(key: str, known: dict[str, Role]) -> Role | None:
+    """The role of a dotted key, or of the table that it stands in."""
+    parts = key.split(".")
+    names = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+    return next((known[name] for name in names if name in known), None)
+
+
+def _structs(hint: Any) -> Iterable[Any]:
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        yield hint
+    elif get_origin(hint) is not None or get_args(hint):
+        for inner in get_args(hint):
+            yield from _structs(inner)

@@ -1,0 +1,149 @@
+"""A sweep as it was asked for: ``sweep.json``, and the config of each of its trials."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta, Struct
+
+from scornn import durable, tasks
+from scornn.errors import ScornnError, UsageError
+from scornn.paper.presets import resolve
+from scornn.sweep.space import Axis, Value, parse
+from scornn.train.config import Config, to_table
+from scornn.train.distributed import default_threads
+from scornn.train.engine import Weights, build_model
+from scornn.train.tables import Table, assign, merge, read
+from scornn.train.validate import convert
+
+FILE = "sweep.json"
+JOURNAL = "journal.log"
+SAMPLED_TRIALS = 20
+"""Where ``--trials`` does not say."""
+_EVALUATIONS = 8
+"""Of a run that may be pruned on its validation split, where the settings do not say."""
+_OF_THE_MACHINE = ("threads", "data", "device", "backend", "name", "checkpoint_every", "log_every")
+"""What processes of one study may differ in."""
+
+
+class Objective(NamedTuple):
+    """What decides: a metric, in which direction, and on which split; ``prunes_on`` says what ends a trial early."""
+
+    metric: str
+    goal: Literal["max", "min"]
+    split: Literal["valid", "test"]
+
+    @property
+    def prunes_on(self) -> str:
+        return f"valid {self.metric}" if self.split == "valid" else "training loss"
+
+    def words(self, weights: Weights = "raw") -> str:
+        """In a sentence."""
+        averaged = " of the averaged weights" if weights == "average" else ""
+        if self.split == "valid":
+            return f"best valid {self.metric}{averaged}"
+        return (
+            f"last test {self.metric}{averaged}: the task has no validation split, so its figure is of the data that "
+            "chose it, and pruning looks at the training loss, never at the test split"
+        )
+
+
+class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What ``sweep.json`` holds. ``settings`` are those given, to be resolved with the values of each trial."""
+
+    format: Literal[1] = 1
+    settings: dict[str, Any]
+    over: tuple[str, ...]
+    trials: Annotated[int, Meta(ge=1, le=1_000_000)]
+    sampler: Literal["grid", "random", "tpe"]
+    prune: Literal["halving", "median", "none"] = "none"
+    weights: Weights = "raw"
+    seed: int = 0
+    objective: Objective
+    study: str = "sweep"
+    storage: str = JOURNAL
+    jobs: Annotated[int, Meta(ge=1, le=1024)] = 1
+    threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
+
+
+def load(directory: Path) -> Plan:
+    """The plan of a sweep that is there."""
+    if not (directory / FILE).is_file():
+        what = "no such directory" if not directory.exists() else f"it has no {FILE}"
+        raise UsageError(
+            f"{directory} is not a sweep: {what}; `scornn sweep TASK --over … --out {directory}` makes one"
+        )
+    return convert(read(directory / FILE), Plan)
+
+
+def save(plan: Plan, directory: Path) -> None:
+    """Write ``sweep.json``."""
+    durable.write_json(directory / FILE, msgspec.to_builtins(plan))
+
+
+def axes(plan: Plan) -> tuple[Axis, ...]:
+    """What the plan varies."""
+    return parse(plan.over, to_table(resolve(plan.settings)[0]))
+
+
+def config(plan: Plan, values: Mapping[str, Value], jobs: int | None = None) -> Config:
+    """The config of a trial: what `scornn train` would make of the settings with these values on top."""
+    changed: Table = {}
+    for key, value in values.items():
+        assign(changed, key, value)
+    threads = plan.threads or max(1, default_threads() // (jobs or plan.jobs))
+    return resolve(merge(plan.settings, {"threads": threads}, changed))[0]
+
+
+def identity(plan: Plan) -> dict[str, Any]:
+    """What makes two plans one study: flat, so that a difference has a name."""
+    base = to_table(resolve(plan.settings)[0])
+    flat = _flatten({key: value for key, value in base.items() if key not in _OF_THE_MACHINE})
+    own = {"--over": sorted(plan.over), "--sampler": plan.sampler, "--prune": plan.prune, "--weights": plan.weights}
+    return {**flat, **own}
+
+
+def _objective_of(task: tasks.Task) -> Objective:
+    """The task's headline metric, on its validation split where it has one."""
+    return Objective(task.headline, task.goal, "valid" if "valid" in task.splits else "test")
+
+
+def objective(settings: Table) -> Objective:
+    """The headline metric of the task of these settings."""
+    return _objective_of(_task(resolve(settings)[0]))
+
+
+def check(plan: Plan) -> Plan:
+    """Refuse what no trial could run, before anything is made; the plan comes back with its evaluations set."""
+    base = resolve(plan.settings)[0]
+    if plan.weights == "average" and base.optimizer.average is None:
+        raise UsageError("--weights average: the settings average nothing; give --set optimizer.average.decay=0.999")
+    task = _task(base)
+    for axis in axes(plan):
+        for value in axis.probes:
+            try:
+                changed = config(plan, {axis.key: value})
+                own = task if changed.task == base.task else _task(changed)
+                if axis.key.startswith("model."):
+                    build_model(changed, own)
+            except ScornnError as error:
+                raise type(error)(f"--over {axis.text}: {error}") from None
+    per_epoch = task.num_batches("train")
+    total = base.steps or (base.epochs or 0) * per_epoch
+    few = total // (base.eval_every or per_epoch) < _EVALUATIONS // 2
+    if plan.prune != "none" and plan.objective.split == "valid" and few and "eval_every" not in plan.settings:
+        settings = merge(plan.settings, {"eval_every": max(1, -(-total // _EVALUATIONS))})
+        plan = msgspec.structs.replace(plan, settings=settings)
+    return plan
+
+
+def _task(config: Config) -> tasks.Task:
+    return tasks.make(config.task, config.seed, Path(config.data) if config.data else None)
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat

@@ -1,0 +1,186 @@
+"""Start a sweep or go on with one: the worker in this process, or several processes that join the study."""
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from scornn import durable
+from scornn.errors import ScornnError, UsageError
+from scornn.sweep import plan as plans
+from scornn.sweep.plan import Plan
+from scornn.sweep.progress import Overview
+from scornn.sweep.storage import is_database, require_optuna, without_password
+from scornn.sweep.study import Trials, tickets
+from scornn.sweep.worker import Worker, write_best
+from scornn.train.distributed import default_threads
+from scornn.train.signals import StopRequest
+
+_STORAGE = "SCORNN_SWEEP_STORAGE"
+"""Hands a URL with its password to the processes of ``--jobs``."""
+_JOINED = "SCORNN_SWEEP_JOINED"
+_POLL_SECONDS = 0.5
+_PR_SET_PDEATHSIG = 1
+_BEFORE_PLAN = re.compile(r"\.sweep\.json\.[0-9a-f]+\.tmp")
+"""What a sweep killed in its first moment leaves."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a sweep ended: the signal that stopped it or 0, and the exit code."""
+
+    directory: Path
+    signal: int
+    best: Path | None
+    exit_code: int = 0
+
+
+def start(plan: Plan, directory: Path, *, quiet: bool = False, tensorboard: bool | None = False) -> Result:
+    """Make a sweep in a new directory, or join the one that is there if it is the same."""
+    require_optuna()
+    plan = plans.check(plan)
+    axes = plans.axes(plan)
+    plan = msgspec.structs.replace(plan, trials=len(tickets(plan, axes)))
+    if (directory / plans.FILE).is_file():
+        _refuse_another(plan, directory)
+    elif directory.is_dir() and not all(_BEFORE_PLAN.fullmatch(entry.name) for entry in directory.iterdir()):
+        raise UsageError(f"{directory} holds files that are not of a sweep: choose another --out")
+    if is_database(plan.storage) or os.sep in plan.storage:
+        Trials(plan, axes, directory)  # refused before the directory is made, if at all
+    durable.make_directory(directory)
+    plans.save(msgspec.structs.replace(plan, storage=without_password(plan.storage)), directory)
+    trials = Trials(plan, axes, directory)
+    trials.fill()
+    return _run(trials, quiet, tensorboard)
+
+
+def resume(
+    directory: Path,
+    *,
+    trials: int | None = None,
+    jobs: int | None = None,
+    storage: str | None = None,
+    quiet: bool = False,
+    tensorboard: bool | None = False,
+) -> Result:
+    """Go on with a sweep; ``trials`` gives it a new total, ``storage`` the password that was not written down."""
+    require_optuna()
+    kept = plans.load(directory)
+    plan = msgspec.structs.replace(kept, trials=trials or kept.trials, jobs=jobs or kept.jobs)
+    if trials is not None and trials < kept.trials:
+        raise UsageError(f"--trials {trials}: {directory} has {kept.trials} already; expected more")
+    axes = plans.axes(plan)
+    plan = msgspec.structs.replace(plan, trials=len(tickets(plan, axes)))
+    found = storage or os.environ.get(_STORAGE) or plan.storage
+    if without_password(found) != without_password(kept.storage):
+        raise UsageError(f"--storage {without_password(found)}: {directory} is kept in {kept.storage}")
+    study = Trials(msgspec.structs.replace(plan, storage=found), axes, directory)
+    if _JOINED in os.environ:
+        _die_with_parent()
+    else:
+        study.fill()
+        if plan != kept:
+            plans.save(plan, directory)
+    return _run(study, quiet, tensorboard)
+
+
+def open_sweep(directory: Path, storage: str | None = None) -> Trials:
+    """The trials of a sweep that is there, to be read."""
+    require_optuna()
+    plan = plans.load(directory)
+    return Trials(msgspec.structs.replace(plan, storage=storage or plan.storage), plans.axes(plan), directory)
+
+
+def describe(plan: Plan) -> list[str]:
+    """What will be done, in lines for people."""
+    objective = plan.objective
+    how = "" if plan.prune == "none" else f", pruned by {plan.prune} on the {objective.prunes_on}"
+    return [
+        f"{plan.trials} trials by {plan.sampler}{how}, {plan.jobs} at once",
+        f"chosen by the {objective.words(plan.weights)}",
+    ]
+
+
+def _refuse_another(plan: Plan, directory: Path) -> None:
+    there, here = plans.identity(plans.load(directory)), plans.identity(plan)
+    differ = [key for key in {**there, **here} if there.get(key) != here.get(key)]
+    if differ:
+        said = "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differ[:3])
+        raise UsageError(f"{directory} holds a sweep of another config: {said}; choose another --out")
+
+
+def _run(trials: Trials, quiet: bool, tensorboard: bool | None) -> Result:
+    with Overview(trials, quiet) as overview:
+        if not quiet:
+            for line in describe(trials.plan):
+                overview.say(line)
+        if trials.plan.jobs == 1:
+            number, code = Worker(trials, overview, tensorboard=tensorboard).run(), 0
+        else:
+            number, code = _Jobs(trials, overview, tensorboard).run()
+    return Result(trials.directory, number, write_best(trials), 128 + number if number else code)
+
+
+class _Jobs:
+    """Processes that join the study, and this one that watches them."""
+
+    def __init__(self, trials: Trials, overview: Overview, tensorboard: bool | None) -> None:
+        self._trials, self._overview, self._tensorboard = trials, overview, tensorboard
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def run(self) -> tuple[int, int]:
+        """(signal, exit code)."""
+        code, asked = 0, False
+        with StopRequest() as stop:
+            self._processes = [self._join() for _ in range(self._trials.plan.jobs)]
+            try:
+                while self._processes:
+                    if stop or code:
+                        # More than once, for a process may just have been busy with pruning.
+                        self._ask_to_stop()
+                        asked = True
+                    time.sleep(_POLL_SECONDS)
+                    self._overview.refresh()
+                    for process in [p for p in self._processes if p.poll() is not None]:
+                        self._processes.remove(process)
+                        if process.returncode < 0 and not asked:
+                            name = signal.Signals(-process.returncode).name
+                            self._overview.say(f"a process was ended by {name}; another takes its place")
+                            self._processes.append(self._join())
+                        elif process.returncode not in (0, 130, 143) and not code:
+                            code = process.returncode
+            finally:
+                self._ask_to_stop()
+                for process in self._processes:
+                    process.wait()
+        self._overview.refresh()
+        return stop.signal or 0, code
+
+    def _join(self) -> subprocess.Popen[bytes]:
+        plan = self._trials.plan
+        threads = plan.threads or max(1, default_threads() // plan.jobs)
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), _JOINED: "1", _STORAGE: plan.storage}
+        board = {None: "auto", True: "on", False: "off"}[self._tensorboard]
+        command = [sys.executable, "-m", "scornn", "sweep", "resume", str(self._trials.directory)]
+        return subprocess.Popen([*command, "--jobs", "1", "--quiet", "--tensorboard", board], env=environment)
+
+    def _ask_to_stop(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+
+
+def _die_with_parent() -> None:
+    """Ask Linux for SIGTERM when the process that watches dies, so that none goes on unseen."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:
+            raise ScornnError("the process that started this one is gone")

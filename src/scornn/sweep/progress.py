@@ -1,0 +1,149 @@
+"""How a sweep goes: trials done, the best so far with its values, trials and time left."""
+
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from scornn.sweep.study import Trials
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+    from rich.console import RenderableType
+    from rich.progress import Progress
+
+_PLAIN_SECONDS = 30.0
+
+
+def settings(values: Mapping[str, Any]) -> str:
+    """Values by the last part of their keys, by as much of the key as tells them apart.
+
+    >>> settings({"optimizer.rest.lr": 0.001, "optimizer.recurrent.lr": 1e-05, "model.options.rho": "n/2"})
+    'rest.lr=0.001 recurrent.lr=1e-05 rho=n/2'
+    """
+    names = short_names(list(values))
+    said = {names[key]: f"{value:.4g}" if isinstance(value, float) else value for key, value in values.items()}
+    return " ".join(f"{name}={value}" for name, value in said.items())
+
+
+def short_names(keys: list[str]) -> dict[str, str]:
+    """The ends of dotted keys, as long as they must be to differ."""
+    names = {}
+    for key in keys:
+        parts = key.split(".")
+        for length in range(1, len(parts) + 1):
+            names[key] = ".".join(parts[-length:])
+            if sum(f".{other}".endswith(f".{names[key]}") for other in keys) == 1:
+                break
+    return names
+
+
+def outcome(trial: "FrozenTrial", metric: str) -> str:
+    """How a trial ended, in words."""
+    word = str(trial.user_attrs.get("outcome", trial.state.name.lower()))
+    return (
+        f"{metric} {trial.value:.4g}{'' if word == 'done' else f' ({word})'}"
+        if trial.state.name == "COMPLETE"
+        else word
+    )
+
+
+class Overview:
+    """Shows a sweep: a bar in a terminal, a line for each trial elsewhere, nothing if ``quiet``."""
+
+    def __init__(self, trials: Trials, quiet: bool = False) -> None:
+        self._trials, self._quiet = trials, quiet
+        self._known: set[int] | None = None
+        self._line, self._note, self._shown = "", "", time.monotonic()
+        self._bar: Progress | None = None
+        self._task: Any = None
+        if not quiet and sys.stdout.isatty():
+            self._bar = _make_bar(self)
+            self._task = self._bar.add_task("trials", total=None)
+
+    def __enter__(self) -> Self:
+        self.refresh()
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def lines(self) -> Iterable[str]:
+        """What stands under the bar."""
+        return [line for line in (self._line, self._note) if line]
+
+    def refresh(self) -> None:
+        """Look at the storage, and say what has ended since."""
+        if self._quiet:
+            return
+        with self._trials.errors():
+            trials = self._trials.all()
+        ended = [trial for trial in trials if trial.state.is_finished()]
+        self._line = self._standing(trials, ended)
+        if self._bar:
+            self._bar.update(self._task, completed=len(ended), total=len(trials))
+        if self._known is None:
+            self._known = {trial.number for trial in ended}
+            if ended:
+                self.say(f"{len(ended)} of {len(trials)} trials are done")
+        for trial in ended:
+            if trial.number not in self._known:
+                self._known.add(trial.number)
+                how = outcome(trial, self._trials.plan.objective.metric)
+                self.say(f"[{len(self._known)}/{len(trials)}] trial {trial.number}, {settings(trial.params)}: {how}")
+                if not self._bar:
+                    self.say(f"  {self._line}")
+
+    def stepped(self, number: int, step: int, total: int) -> None:
+        """The trial that this process runs stands at a step."""
+        self._note = f"trial {number}: step {step}/{total}"
+        now = time.monotonic()
+        if not self._bar and now - self._shown > _PLAIN_SECONDS:
+            self._shown = now
+            self.say(f"  {self._note}")
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+        if self._bar:
+            self._bar.console.print(text, markup=False, highlight=False)
+        elif not self._quiet:
+            print(text, flush=True)
+
+    def _standing(self, trials: list["FrozenTrial"], ended: list["FrozenTrial"]) -> str:
+        parts = []
+        best = self._trials.best()
+        if best:
+            shown = f"{self._trials.plan.objective.metric} {best[0].value:.4g}"
+            parts.append(f"best {shown} (trial {best[0].number}, {settings(best[0].params)})")
+        left = len(trials) - len(ended)
+        parts.append(f"{left} {'trial' if left == 1 else 'trials'} left")
+        spans = [t.duration.total_seconds() for t in ended if t.duration is not None]
+        if left and spans:
+            at_once = max(1, sum(trial.state.name == "RUNNING" for trial in trials))
+            parts.append(f"about {_clock(sum(spans) / len(spans) * left / at_once)} left")
+        return " · ".join(parts)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+
+
+def _make_bar(overview: Overview) -> "Progress":
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    class Bar(Progress):
+        def get_renderables(self) -> "Iterable[RenderableType]":
+            yield self.make_tasks_table(self.tasks)
+            for line in overview.lines():
+                yield Text(line, overflow="fold")
+
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(None), TimeElapsedColumn())
+    return Bar(*columns, expand=True, refresh_per_second=4)

@@ -1,0 +1,167 @@
+"""Where a study is kept: a journal file, which any number of processes may append to, or a database."""
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scornn import durable
+from scornn.errors import StorageError, UsageError
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+
+_DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
+_PACKAGES = {"psycopg": "psycopg[binary]"}
+
+
+def require_optuna() -> None:
+    """Say how to install it where it is missing; silence what it logs."""
+    try:
+        import optuna
+    except ModuleNotFoundError as error:
+        raise UsageError(f'a sweep needs {error.name}: pip install "scornn[sweep]"') from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+def is_database(where: str) -> bool:
+    """Whether this is a database URL; else it is a journal file."""
+    return "://" in where
+
+
+def without_password(where: str) -> str:
+    """The URL as it may be shown and written down.
+
+    >>> without_password("postgresql://me:secret@host/sweeps")
+    'postgresql://me@host/sweeps'
+    """
+    return re.sub(r"(?<=://)([^:/@]*):[^@/]*@", r"\1@", where)
+
+
+def open_storage(where: str, directory: Path) -> "BaseStorage":
+    """The storage of ``--storage``; a journal's path is relative to the sweep's directory where it is a bare name."""
+    require_optuna()
+    return _database(where) if is_database(where) else _journal(journal_path(where, directory))
+
+
+def journal_path(where: str, directory: Path) -> Path:
+    """A bare file name lies in the sweep's directory; anything else is a path."""
+    return directory / where if os.sep not in where else Path(where)
+
+
+def _database(url: str) -> "BaseStorage":
+    from optuna.storages import RDBStorage, get_storage
+    from sqlalchemy import exc
+
+    scheme, _, rest = url.partition("://")
+    shown = without_password(url)
+    try:
+        options: dict[str, Any] = {} if scheme.startswith("sqlite") else {"pool_pre_ping": True}
+        return get_storage(RDBStorage(f"{_DRIVERS.get(scheme, scheme)}://{rest}", engine_kwargs=options))
+    except ModuleNotFoundError as error:
+        package = _PACKAGES.get(error.name or "", error.name)
+        raise UsageError(f'--storage {shown}: its driver is not installed: pip install "{package}"') from None
+    except ImportError as error:  # Optuna's own word for a driver that is not there
+        raise UsageError(f"--storage {shown}: its driver is not installed: {error}") from None
+    except (exc.ArgumentError, exc.NoSuchModuleError, ValueError) as error:
+        raise UsageError(
+            f"--storage {shown}: {_first_line(error)}; expected a file, or postgresql://… or mysql://…"
+        ) from None
+    except exc.SQLAlchemyError as error:
+        raise StorageError(f"cannot reach the storage {shown}: {_first_line(error)}") from error
+
+
+def _journal(path: Path) -> "BaseStorage":
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    with durable.storage_errors(path, "open the journal"):
+        if path.is_file() and path.stat().st_size:
+            with open(path, "rb") as file:
+                _refuse_foreign(path, file.readline())
+        with open(path, "ab"):
+            pass
+    try:
+        lock: Any = _Flock(path)
+        return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
+    except (ValueError, KeyError) as error:
+        raise StorageError(f"cannot read the journal {path}: {error}") from error
+
+
+def _refuse_foreign(path: Path, line: bytes) -> None:
+    try:
+        known = "op_code" in json.loads(line)
+    except (ValueError, TypeError):
+        known = False
+    torn = line.startswith(b"{") and not line.endswith(b"\n")
+    if not known and not torn:
+        raise UsageError(f"--storage {path}: this file is no journal of a study; expected one, or a free name")
+
+
+class _Flock:
+    """A journal's lock that dies with its holder: Optuna's own ones outlive a killed process by half a minute.
+
+    Who gets it cuts off the part of a line that a killed writer may have left at the end of the journal.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    def acquire(self) -> bool:
+        descriptor = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        self._file = descriptor
+        _cut_torn_line(self._path)
+        return True
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _cut_torn_line(path: Path) -> None:
+    with open(path, "rb+") as file:
+        size = file.seek(0, os.SEEK_END)
+        if not size:
+            return
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) == b"\n":
+            return
+        file.seek(0)
+        whole = file.read().rfind(b"\n") + 1
+        file.truncate(whole)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a lock file while the block runs; it dies with its holder."""
+    with durable.storage_errors(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def database_errors(where: str) -> Iterator[None]:
+    """A storage that goes away in the middle is a :class:`StorageError` that names it."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy import exc
+
+    try:
+        yield
+    except (exc.SQLAlchemyError, StorageInternalError) as error:
+        reason = error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error
+        raise StorageError(f"lost the storage {without_password(where)}: {_first_line(reason)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

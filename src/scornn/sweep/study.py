@@ -1,0 +1,182 @@
+"""A study and its trials: tickets for the requested total, claimed one by one, taken back from processes that died.
+
+Every trial is put into the storage as waiting when the sweep is made, so that the total is a fact there and not an
+agreement among processes. A process claims one (waiting to running, which storages grant to one process alone), runs
+it, and closes it. A trial whose process is gone is put back to waiting with its values and its run directory.
+"""
+
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scornn.errors import UsageError
+from scornn.sweep.owner import Watcher
+from scornn.sweep.plan import Plan, identity
+from scornn.sweep.space import Axis, Value, grid
+from scornn.sweep.storage import database_errors, held, is_database, journal_path, open_storage
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial, Trial
+
+_ATTRIBUTE = "scornn"
+
+
+def tickets(plan: Plan, axes: Sequence[Axis]) -> list[dict[str, Value]]:
+    """The values that each trial is given beforehand: all of a grid's, none of a sampler's."""
+    if plan.sampler != "grid":
+        return [{} for _ in range(plan.trials)]
+    points = grid(axes)
+    if plan.trials < len(points):  # a part of the grid that is spread over it
+        random.Random(plan.seed).shuffle(points)
+    return points[: plan.trials]
+
+
+class Trials:
+    """The study of a plan, in its storage."""
+
+    def __init__(self, plan: Plan, axes: Sequence[Axis], directory: Path) -> None:
+        import optuna
+
+        self.plan, self.axes, self.directory = plan, axes, directory
+        self.storage = open_storage(plan.storage, directory)
+        self._watcher = Watcher()
+        with self.errors():
+            self.study = optuna.create_study(
+                study_name=plan.study,
+                storage=self.storage,
+                direction="maximize" if plan.objective.goal == "max" else "minimize",
+                load_if_exists=True,
+                sampler=_any_sampler(),
+            )
+            self._mark()
+
+    def errors(self) -> Any:
+        """Around whatever touches the storage."""
+        return database_errors(self.plan.storage)
+
+    def _mark(self) -> None:
+        """Write what the study is of, or refuse one that is of something else."""
+        ours = identity(self.plan)
+        theirs = self.study.user_attrs.get(_ATTRIBUTE)
+        if theirs is None:
+            if self.study.get_trials(deepcopy=False):
+                raise UsageError(f"the study {self.plan.study!r} is not one of `scornn sweep`; choose another --study")
+            self.study.set_user_attr(_ATTRIBUTE, ours)
+            return
+        differ = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
+        if differ:
+            said = "; ".join(f"{key} is {theirs.get(key)} there, {ours.get(key)} here" for key in differ[:3])
+            raise UsageError(
+                f"the study {self.plan.study!r} is of another config: {said}; choose another --study or --out"
+            )
+
+    def fill(self) -> None:
+        """Put a ticket for each trial of the plan into the storage, where it is not there yet."""
+        from optuna.trial import TrialState
+
+        with self.errors():
+            known = {trial.user_attrs.get("ticket") for trial in self.study.get_trials(deepcopy=False)}
+            for number, values in enumerate(tickets(self.plan, self.axes)):
+                if number not in known:
+                    self.study.enqueue_trial(values, user_attrs={"ticket": number})
+            # Two processes may have filled at once: of each ticket the first one counts.
+            counted = {trial.number for trial in self.all()}
+            for trial in self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
+                if trial.number not in counted:
+                    self.close(trial._trial_id, TrialState.FAIL, "duplicate")
+
+    def all(self) -> list["FrozenTrial"]:
+        """The trials that count, in the order of their numbers."""
+        first: dict[Any, FrozenTrial] = {}
+        for trial in self.study.get_trials(deepcopy=False):
+            if "ticket" in trial.user_attrs:
+                first.setdefault(trial.user_attrs["ticket"], trial)
+        return list(first.values())
+
+    def claim(self) -> "Trial | None":
+        """A waiting trial that is this process's now; trials of processes that are gone wait again first."""
+        from optuna.exceptions import UpdateFinishedTrialError
+        from optuna.trial import Trial, TrialState
+
+        with held(self._claim_lock()), self.errors():
+            trials = self.all()
+            for trial in trials:
+                if trial.state == TrialState.RUNNING and not self._runs(trial):
+                    with suppress(UpdateFinishedTrialError):
+                        self.storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+            for trial in self.all():
+                if trial.state != TrialState.WAITING:
+                    continue
+                with suppress(UpdateFinishedTrialError):
+                    # Before the claim too: a process killed right after it must have left its name.
+                    self.storage.set_trial_user_attr(trial._trial_id, "owner", self._watcher.me)
+                    if self.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
+                        self.storage.set_trial_user_attr(trial._trial_id, "owner", self._watcher.me)
+                        self.study.sampler = self._sampler(trial.number)
+                        return Trial(self.study, trial._trial_id)
+        return None
+
+    def _claim_lock(self) -> Path:
+        """One for all processes that can see the journal, or this directory."""
+        where = self.plan.storage
+        path = self.directory / "claim" if is_database(where) else journal_path(where, self.directory)
+        return path.with_name(f"{path.name}.claim.lock")
+
+    def _runs(self, trial: "FrozenTrial") -> bool:
+        attributes = trial.user_attrs
+        return self._watcher.alive(trial.number, attributes.get("owner"), attributes.get("beat"))
+
+    def _sampler(self, number: int) -> Any:
+        """Seeded by the trial's number: what is drawn does not depend on which process draws it."""
+        from optuna.samplers import RandomSampler, TPESampler
+
+        seed = random.Random(f"{self.plan.seed} {number}").getrandbits(32)
+        return TPESampler(seed=seed) if self.plan.sampler == "tpe" else RandomSampler(seed=seed)
+
+    def pruner(self, total: int) -> Any:
+        """The pruner for runs of this many steps."""
+        from optuna.pruners import MedianPruner, NopPruner, SuccessiveHalvingPruner
+
+        if self.plan.prune == "halving":
+            return SuccessiveHalvingPruner(min_resource=max(1, total // 9), reduction_factor=3)
+        return MedianPruner(4, n_warmup_steps=total // 6) if self.plan.prune == "median" else NopPruner()
+
+    def release(self, trial_id: int) -> None:
+        """Put a trial back, for this or another process to go on with."""
+        from optuna.trial import TrialState
+
+        with self.errors():
+            self.storage.set_trial_state_values(trial_id, TrialState.WAITING)
+
+    def close(self, trial_id: int, state: Any, outcome: str, value: float | None = None) -> None:
+        """A trial has ended."""
+        from optuna.exceptions import UpdateFinishedTrialError
+
+        with self.errors(), suppress(UpdateFinishedTrialError):
+            self.storage.set_trial_user_attr(trial_id, "outcome", outcome)
+            self.storage.set_trial_state_values(trial_id, state, None if value is None else [value])
+
+    def best(self, count: int = 1) -> list["FrozenTrial"]:
+        """The best of the trials that ran to their end, best first."""
+        from optuna.trial import TrialState
+
+        done = [t for t in self.all() if t.state == TrialState.COMPLETE and t.value is not None]
+        sign = -1 if self.plan.objective.goal == "max" else 1
+        return sorted(done, key=lambda trial: (sign * (trial.value or 0.0), trial.number))[:count]
+
+    def run_path(self, trial: "FrozenTrial") -> Path:
+        """Its run directory: here, or where its first process made it if that can be seen from here."""
+        here = self.directory / "trials" / f"{trial.number:04}"
+        made = trial.user_attrs.get("run")
+        if not here.exists() and made and Path(made, "config.json").is_file():
+            return Path(made)
+        return here
+
+
+def _any_sampler() -> Any:
+    """Until a trial is claimed nothing is drawn."""
+    from optuna.samplers import RandomSampler
+
+    return RandomSampler(seed=0)

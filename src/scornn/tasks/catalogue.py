@@ -1,0 +1,138 @@
+"""The tasks by name. Each entry is made where its task is: a class with the decorator :func:`task`.
+
+Nothing else keeps a list of them: the command line, configs, reports and the paper's presets read this one.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from scornn.errors import UsageError
+from scornn.tasks.base import Task, TaskConfig
+
+Kind = TypeVar("Kind", bound=type[Task])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the program knows of a task.
+
+    ``name`` is that of the command line, ``label`` that of tables and plots. ``settings`` are those that the name
+    implies: two names may share a config. ``defaults`` are of a run for which the paper has no setting: state size,
+    learning rates, length. ``smoke`` are sizes at which a few steps take no time, and ``shorten`` divides the length
+    T there. ``overhead`` is the largest share of a step that may be spent around the recurrence, for
+    ``scornn bench``.
+    """
+
+    name: str
+    kind: type[Task]
+    config: type[TaskConfig]
+    label: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    smoke: Mapping[str, Any] = field(default_factory=dict)
+    shorten: int = 1
+    overhead: float | None = None
+
+    @property
+    def tag(self) -> str:
+        """The ``name`` in the table of its config."""
+        return str(self.config.__struct_config__.tag)
+
+    def table(self) -> dict[str, Any]:
+        """The task table that the name stands for."""
+        return {"name": self.tag, **self.settings}
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a task table is of this entry; what it leaves out is as the config's defaults are."""
+        return table.get("name") == self.tag and all(
+            table.get(key, getattr(self.config(), key)) == value for key, value in self.settings.items()
+        )
+
+    def small(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        """The changes that make a task table small."""
+        sizes = dict(self.smoke)
+        if self.shorten > 1:
+            sizes["length"] = table.get("length", getattr(self.config(), "length", 0)) // self.shorten
+        return sizes
+
+
+TASKS: dict[str, Entry] = {}
+"""Every task that was defined so far, by its name on the command line, in the order of definition."""
+
+
+def task(name: str, config: type[TaskConfig], *, label: str = "", **facts: Any) -> Callable[[Kind], Kind]:
+    """Enter a class into the catalogue: it is called with its config, a seed and the folder of ``--data`` or None.
+
+    Args:
+        name: on the command line.
+        config: the struct of its settings.
+        label: in tables and plots.
+        facts: the other fields of :class:`Entry`.
+    """
+
+    def enter(kind: Kind) -> Kind:
+        entry = Entry(name, kind, config, label or name, **facts)
+        if name in TASKS:
+            raise ValueError(f"a task named {name!r} is there already: {TASKS[name].kind.__qualname__}")
+        for other in TASKS.values():
+            if other.tag == entry.tag and other.config is not config:
+                raise ValueError(f"the tag {entry.tag!r} is that of {other.config.__qualname__} already")
+        TASKS[name] = entry
+        kind.name = name
+        return kind
+
+    return enter
+
+
+def entry_of(table: Mapping[str, Any]) -> Entry | None:
+    """The entry of a task table, or None for a task that is not in the catalogue."""
+    return next((entry for entry in TASKS.values() if entry.holds(table)), None)
+
+
+def name_of(settings: TaskConfig | Mapping[str, Any]) -> str:
+    """A task as the command line calls it.
+
+    Example:
+        >>> from scornn.tasks import PixelMnistConfig
+        >>> name_of(PixelMnistConfig(permuted=True)), name_of({"name": "copying", "length": 9})
+        ('pmnist', 'copying')
+    """
+    table = msgspec.to_builtins(settings) if isinstance(settings, TaskConfig) else settings
+    entry = entry_of(table)
+    return entry.name if entry else str(table.get("name"))
+
+
+def find(name: str) -> Entry:
+    """The entry of a name on the command line, or a :class:`UsageError` with the nearest."""
+    if name not in TASKS:
+        close = difflib.get_close_matches(name, TASKS, n=2, cutoff=0.6)
+        hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(TASKS)}"
+        raise UsageError(f"unknown task {name!r}; {hint}")
+    return TASKS[name]
+
+
+def make(config: TaskConfig, seed: int, data: Path | None = None) -> Task:
+    """The task that a configuration describes.
+
+    Args:
+        config: one of the task configurations; its ranges are checked again here, for structs built in code.
+        seed: of all that is drawn: the generated data and the order of the training samples.
+        data: the folder to look in first for files; see :mod:`scornn.data.locate`.
+    """
+    table = msgspec.to_builtins(config)
+    entry = entry_of(table)
+    if entry is None:
+        raise UsageError(f"task {table.get('name')}: not in the catalogue; its class needs the decorator @task")
+    try:
+        config = msgspec.convert(table, type(config))
+    except msgspec.ValidationError as error:
+        raise UsageError(f"task {entry.tag}: {error}") from None
+    make_it: Callable[[TaskConfig, int, Path | None], Task] = entry.kind
+    made = make_it(config, seed, data)
+    made.name = entry.name
+    return made

@@ -1,0 +1,393 @@
+"""The layer at its edges: W made in forward, the scope that keeps it, meta and fake tensors, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functional_call, vmap
+from torch.nn.utils import parametrize, prune
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+import scornn
+from scornn.nn import MODELS, SequenceModel, build
+
+names = pytest.mark.parametrize("name", MODELS)
+
+
+class Counter:
+    """How often a layer made its W."""
+
+    def __init__(self, layer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made, make = 0, layer.recurrent_matrix
+
+        def counted(suffix: str) -> Tensor:
+            self.made += 1
+            result: Tensor = make(suffix)
+            return result
+
+        monkeypatch.setattr(layer, "recurrent_matrix", counted)
+
+
+class TestCached:
+    def test_streaming_makes_W_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        layer, x = scornn.ScoRNN(3, 8, num_layers=2), torch.randn(6, 2, 3)
+        count, whole = Counter(layer, monkeypatch), layer(x)[0]
+        assert count.made == 2
+        h = None
+        with torch.no_grad(), scornn.cached():
+            for t in range(6):
+                output, h = layer(x[t : t + 1], h)
+                torch.testing.assert_close(output[0], whole[t])
+            assert count.made == 4
+            layer(x)
+            assert count.made == 4
+        with torch.no_grad():
+            layer(x)
+        assert count.made == 6
+
+    @names
+    def test_every_model_gives_the_same_inside(self, name: str) -> None:
+        layer, x = build(name, 3, 8), torch.randn(5, 2, 3)
+        layer.eval()
+        expected = layer(x)[0]
+        with scornn.cached():
+            assert torch.equal(layer(x)[0], expected)
+            assert torch.equal(layer(x)[0], expected)
+
+    def test_a_scope_inside_another_shares(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        layer, x = scornn.ScoRNN(3, 8), torch.randn(5, 2, 3)
+        count = Counter(layer, monkeypatch)
+        with torch.no_grad(), scornn.cached():
+            layer(x)
+            with scornn.cached():
+                layer(x)
+            layer(x)
+        assert count.made == 1
+
+    def test_no_mode_sees_the_W_of_another(self) -> None:
+        layer, x = scornn.ScoRNN(3, 8), torch.randn(5, 2, 3)
+        with scornn.cached():
+            with torch.inference_mode():
+                layer(x)
+            with torch.no_grad():
+                assert not layer(x)[0].requires_grad
+            layer(x)[0].sum().backward()
+        assert layer.skew_hh_l0.grad is not None
+
+    def test_every_change_is_seen(self) -> None:
+        layer, x = scornn.ScoRNN(3, 8, rho=2), torch.randn(5, 2, 3)
+        nn.init.normal_(layer.weight_ih_l0)
+        other = scornn.ScoRNN(3, 8, rho=5)
+        changes: list[Any] = [
+            lambda: layer.skew_hh_l0.detach().mul_(0.5),
+            lambda: layer.sign_hh_l0.neg_(),
+            lambda: setattr(layer, "weight_hh_l0", torch.eye(8)),
+            lambda: layer.load_state_dict(other.state_dict()),
+        ]
+        with torch.no_grad(), scornn.cached():
+            for change in changes:
+                before = layer(x)[0]
+                change()
+                assert not torch.equal(layer(x)[0], before)
+            replaced = {"skew_hh_l0": torch.zeros(28)}
+            before = layer(x)[0]
+            assert not torch.equal(functional_call(layer, replaced, (x,))[0], before)
+            assert torch.equal(layer(x)[0], before)
+        with scornn.cached():
+            assert layer(x)[0].requires_grad
+            layer.requires_grad_(False)
+            assert not layer(x)[0].requires_grad
+
+    def test_what_weight_hh_gives_is_fresh(self) -> None:
+        layer, x = scornn.ScoRNN(3, 8), torch.randn(5, 2, 3)
+        with torch.no_grad(), scornn.cached():
+            before = layer(x)[0]
+            layer.weight_hh_l0.zero_()
+            assert torch.equal(layer(x)[0], before)
+
+    @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func.jvp's own
+    def test_transforms_neither_use_it_nor_leave_anything(self) -> None:
+        layer = scornn.ScoRNN(3, 8, dtype=torch.float64)
+        nn.init.normal_(layer.weight_ih_l0)
+        x = torch.randn(5, 2, 3, dtype=torch.float64)
+        v = torch.randn(2, 28, dtype=torch.float64)
+
+        def loss(v: Tensor) -> Tensor:
+            total: Tensor = functional_call(layer, {"skew_hh_l0": v}, (x,))[0].square().sum()
+            return total
+
+        (gradient,) = torch.autograd.grad(loss(layer.skew_hh_l0), layer.skew_hh_l0)
+        with torch.no_grad(), scornn.cached():
+            before = layer(x)[0]
+            both = vmap(loss)(v)
+            torch.testing.assert_close(both, torch.stack([loss(v[0]), loss(v[1])]))
+            _, tangent = torch.func.jvp(loss, (layer.skew_hh_l0.detach(),), (v[0],))
+            torch.testing.assert_close(tangent, (gradient * v[0]).sum())
+            assert torch.equal(layer(x)[0], before)
+        assert torch.equal(layer(x)[0], before)
+
+    def test_a_scope_is_that_of_its_thread(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        layer, x = scornn.ScoRNN(3, 8), torch.randn(5, 2, 3)
+        count = Counter(layer, monkeypatch)
+
+        def outside() -> None:
+            for _ in range(2):
+                layer(x)
+
+        with torch.no_grad(), scornn.cached():
+            layer(x)
+            thread = threading.Thread(target=outside)
+            thread.start()
+            thread.join()
+            layer(x)
+        assert count.made == 3
+
+    def test_training_inside(self) -> None:
+        layer, x = scornn.ScoRNN(3, 8), torch.randn(5, 2, 3)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        with scornn.cached():
+            for _ in range(2):
+                layer(x)[0].square().sum().backward()
+                optimizer.step()
+
+
+class TestWithoutNumbers:
+    @names
+    def test_meta_and_fake_leave_nothing_behind(self, name: str) -> None:
+        with torch.device("meta"):
+            layer: Any = build(name, 3, 32)
+            assert layer(torch.empty(4, 2, 3))[0].is_meta
+            real: Any = build(name, 3, 32, device="cpu")
+        assert layer.like.is_meta
+        repr(layer)
+        with FakeTensorMode():
+            fake = build(name, 3, 32)
+            fake(torch.randn(4, 2, 3))[0].sum().backward()
+        for each in (real, build(name, 3, 32)):
+            assert type(each(torch.randn(4, 2, 3))[0]) is Tensor
+
+    def test_cell(self) -> None:
+        cell = scornn.ScoRNNCell(3, 5, device="meta")
+        assert cell(torch.empty(2, 3, device="meta")).shape == (2, 5)
+
+
+class TestAsTorchRNN:
+    def test_flatten_parameters_and_all_weights(self) -> None:
+        layer = scornn.ScoRNN(3, 5, num_layers=2, bidirectional=True)
+        layer.flatten_parameters()
+        assert [len(weights) for weights in layer.all_weights] == [3] * 4
+        assert layer.all_weights[1][0] is layer.weight_ih_l0_reverse
+        twin = nn.LSTM(3, 5)
+        ours = [p.shape for p in build("lstm", 3, 5).all_weights[0]]
+        assert ours == [p.shape for p in twin.all_weights[0]]
+
+    @pytest.mark.parametrize("name", ["lstm", "gru"])
+    def test_a_state_dict_of_torch_loads(self, name: str) -> None:
+        theirs = {"lstm": nn.LSTM, "gru": nn.GRU}[name](3, 5, 2, bidirectional=True)
+        ours = build(name, 3, 5, num_layers=2, bidirectional=True)
+        ours.load_state_dict(theirs.state_dict())
+        assert list(ours.state_dict()) == list(theirs.state_dict())
+        x = torch.randn(6, 2, 3)
+        torch.testing.assert_close(ours(x)[0], theirs(x)[0])
+
+    def test_cell_under_autocast(self) -> None:
+        cell = scornn.ScoRNNCell(3, 5)
+        nn.init.normal_(cell.weight_ih)
+        x, h = torch.randn(2, 3), torch.randn(2, 5)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(cell(x, h), cell(x, h).float())
+            assert cell(x.bfloat16(), h.bfloat16()).dtype == torch.float32
+        with pytest.raises(ValueError, match="dtype"):
+            cell(x.double())
+
+    def test_one_state(self) -> None:
+        h = torch.zeros(1, 2, 5)
+        with pytest.raises(RuntimeError, match=r"ScoRNN has one hidden state.*give h alone"):
+            scornn.ScoRNN(3, 5)(torch.randn(4, 2, 3), (h, h))
+        with pytest.raises(RuntimeError, match="one hidden state"):
+            scornn.ScoRNNCell(3, 5)(torch.randn(2, 3), (h[0], h[0]))  # type: ignore[arg-type]
+        with pytest.raises(RuntimeError, match=r"two hidden states.*got one tensor"):
+            build("lstm", 3, 5)(torch.randn(4, 2, 3), h)
+
+    def test_the_state_dict_of_a_torch_rnn_is_explained(self) -> None:
+        for layer, theirs in ((scornn.ScoRNN(3, 5), nn.RNN(3, 5)), (scornn.ScoRNNCell(3, 5), nn.RNNCell(3, 5))):
+            before = {name: value.clone() for name, value in layer.state_dict().items()}
+            with pytest.raises(RuntimeError, match=r"names of a torch\.nn\.RNN.*torch\.linalg\.qr\(W\)\.Q"):
+                layer.load_state_dict(theirs.state_dict())
+            assert set(before) == set(layer.state_dict())
+        with pytest.raises(RuntimeError, match=r"bias_ih_l\{k\} \+ bias_hh_l\{k\}"):
+            build("rnn", 3, 5).load_state_dict(nn.RNN(3, 5).state_dict())
+
+    def test_bandwidth_is_a_number(self) -> None:
+        with pytest.raises(ValueError, match="bandwidth must be an integer"):
+            scornn.ScoRNN(3, 5, bandwidth=True)
+
+    def test_rho_in_the_repr_is_counted(self) -> None:
+        layer = scornn.ScoRNN(3, 4, num_layers=2, rho=1)
+        assert repr(layer) == "ScoRNN(3, 4, num_layers=2, rho=1)"
+        layer.weight_hh_l1 = -torch.eye(4)
+        assert repr(layer) == "ScoRNN(3, 4, num_layers=2, rho=(1, 4))"
+        layer.load_state_dict(scornn.ScoRNN(3, 4, num_layers=2, rho=3).state_dict())
+        assert repr(layer) == "ScoRNN(3, 4, num_layers=2, rho=3)"
+        assert repr(scornn.ScoRNN(3, 4, device="meta", rho=1)) == "ScoRNN(3, 4, rho=1)"
+
+
+@pytest.mark.parametrize("name", ["scornn", "exprnn", "scurnn", "eurnn", "goru"])
+def test_orthogonality_of_a_rounded_matrix(name: str) -> None:
+    layer: Any = build(name, 3, 64)
+    exact = layer.orthogonality_error()
+    W = layer.bfloat16().weight_hh_l0.detach().double()
+    rounded = float((W.mT @ W - torch.eye(len(W))).norm())
+    scale = 2**0.5 if name in ("scurnn", "eurnn") else 1  # the norm of the real form, of a complex W
+    assert exact < 1e-4 < layer.orthogonality_error()
+    assert layer.orthogonality_error() == pytest.approx(rounded / scale, rel=1e-3)
+
+
+def test_after_fully_shard(tmp_path: Path) -> None:
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import init_device_mesh
+
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
+    try:
+        layer: Any = scornn.ScoRNN(3, 5)
+        x = torch.randn(4, 2, 3)
+        expected, W = layer(x)[0].detach(), layer.weight_hh_l0.detach()
+        fully_shard(layer, mesh=init_device_mesh("cpu", (1,)))
+        assert layer.orthogonality_error() < 1e-5
+        torch.testing.assert_close(layer.weight_hh_l0.detach(), W)
+        torch.testing.assert_close(layer(x)[0].detach(), expected)
+        layer.reshard()
+        with pytest.raises(RuntimeError, match="sharded over processes"):
+            layer.weight_hh_l0 = torch.eye(5)
+        assert "skew_hh_l0" in scornn.optim.recurrent_parameters(layer)
+    finally:
+        dist.destroy_process_group()
+
+
+class Halved(nn.Module):
+    def forward(self, v: Tensor) -> Tensor:
+        return v / 2
+
+    def right_inverse(self, v: Tensor) -> Tensor:
+        return v * 2
+
+
+class TestParametrizedOrPruned:
+    @pytest.mark.parametrize("kind", ["parametrized", "pruned"])
+    def test_works_and_is_refused_where_it_would_not(self, kind: str) -> None:
+        layer: Any = scornn.ScoRNN(3, 6, dtype=torch.float64)
+        nn.init.normal_(layer.skew_hh_l0)
+        nn.init.normal_(layer.weight_ih_l0)
+        if kind == "parametrized":
+            parametrize.register_parametrization(layer, "skew_hh_l0", Halved())
+        else:
+            prune.random_unstructured(layer, "skew_hh_l0", amount=5)
+        assert hasattr(layer, "weight_hh_l0")
+        assert not hasattr(layer, "weight_hh_l1")
+        W = scornn.functional.scaled_cayley(scornn.functional.skew(layer.skew_hh_l0, 6), layer.sign_hh_l0)
+        torch.testing.assert_close(layer.weight_hh_l0, W)
+        groups = scornn.optim.parameter_groups(SequenceModel(layer, 2), lr=1e-3, recurrent_lr=1e-4)
+        found = next(group for group in groups if group["name"] == "recurrent")["params"]
+        original = layer.parametrizations.skew_hh_l0.original if kind == "parametrized" else layer.skew_hh_l0_orig
+        assert len(found) == 1
+        assert found[0] is original
+        layer(torch.randn(4, 2, 3, dtype=torch.float64))[0].sum().backward()
+        assert original.grad is not None
+        with pytest.raises(RuntimeError, match=r"skew_hh_l0 is parametrized or pruned"):
+            layer.weight_hh_l0 = torch.eye(6)
+
+    def test_a_model_that_takes_no_matrix_says_so(self) -> None:
+        layer: Any = build("exprnn", 3, 6)
+        with pytest.raises(AttributeError, match=r"weight_hh_l0 of ExpRNN is made from skew_hh_l0"):
+            layer.weight_hh_l0 = torch.eye(6)
+
+
+class TestSequenceModel:
+    def test_batch_first_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="batch_first=True"):
+            SequenceModel(scornn.ScoRNN(3, 5, batch_first=True), 2)
+
+    def test_a_layer_of_torch_is_refused(self) -> None:
+        with pytest.raises(TypeError, match=r"scornn\.nn\.RecurrentLayer; got RNN"):
+            SequenceModel(nn.RNN(3, 5), 2)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("name", ["scornn", "lstm", "gru"])
+    def test_packed_inputs(self, name: str) -> None:
+        layer, x, lengths = build(name, 3, 5), torch.randn(6, 3, 3), torch.tensor([4, 6, 1])
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        every, last = SequenceModel(layer, 2), SequenceModel(layer, 2, read="last")
+        output = every(packed)
+        assert isinstance(output, PackedSequence)
+        torch.testing.assert_close(pad_packed_sequence(output)[0], every(x, lengths))
+        torch.testing.assert_close(last(packed), last(x, lengths))
+        with pytest.raises(ValueError, match="its own lengths"):
+            every(packed, lengths)
+
+
+class TestLastStateAlone:
+    @names
+    def test_is_that_of_the_whole_forward(self, name: str) -> None:
+        layer, x = build(name, 3, 8, dtype=torch.float64, num_layers=2), torch.randn(270, 3, 3, dtype=torch.float64)
+        packed = pack_padded_sequence(x, torch.tensor([1, 270, 140]), enforce_sorted=False)
+        state = layer(x[:5])[1]
+        for given in ((x,), (x[:, 0],), (packed,), (packed, state), (x, state)):
+            expected = layer(*given)[1]
+            for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+                with mode():
+                    output, last = layer(*given, need_output=False)
+                assert output is None
+                torch.testing.assert_close(last, expected)
+
+    @names
+    def test_holds_few_states(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        layer, x = build(name, 3, 8), torch.randn(700, 2, 3)
+        longest: list[int] = []
+        run = layer.run
+        monkeypatch.setattr(layer, "run", lambda *args, **named: longest.append(len(args[1])) or run(*args, **named))
+        with torch.no_grad():
+            layer(x, need_output=False)
+        assert max(longest) <= 128
+
+    def test_W_is_made_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        layer = scornn.ScoRNN(3, 8)
+        count = Counter(layer, monkeypatch)
+        with torch.no_grad():
+            layer(torch.randn(700, 2, 3), need_output=False)
+        assert count.made == 1
+
+    def test_gradients_and_batch_first_and_both_directions(self) -> None:
+        layer, x = scornn.ScoRNN(3, 5, batch_first=True, bidirectional=True), torch.randn(2, 150, 3)
+        layer(x, need_output=False)[1].sum().backward()
+        gradient = layer.skew_hh_l0.grad
+        layer.zero_grad()
+        layer(x)[1].sum().backward()
+        assert torch.equal(gradient, layer.skew_hh_l0.grad)
+        with torch.no_grad():
+            torch.testing.assert_close(layer(x, need_output=False)[1], layer(x)[1])
+
+    def test_a_head_needs_the_output(self) -> None:
+        head = torch.randn(2, 5), torch.zeros(2)
+        with pytest.raises(ValueError, match="need_output=True"):
+            scornn.ScoRNN(3, 5)(torch.randn(4, 2, 3), head=head, need_output=False)
+
+    def test_a_sequence_model_asks_for_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        model = SequenceModel(scornn.ScoRNN(3, 5), 2, read="last")
+        seen: list[Any] = []
+        forward = model.layer.forward
+        monkeypatch.setattr(
+            model.layer, "forward", lambda *args, **named: seen.append(named["need_output"]) or forward(*args, **named)
+        )
+        x = torch.randn(4, 2, 3)
+        expected = model(x)
+        model.layer.register_forward_hook(lambda module, args, result: None)
+        assert torch.equal(model(x), expected)
+        assert seen == [False, True]

@@ -1,0 +1,105 @@
+"""Tasks and models of users' own: the page runs as it stands, and a plugin only if its user named it."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scornn import plugins
+from scornn.cli import main
+from scornn.nn.catalogue import MODELS
+from scornn.tasks import TASKS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
+BLOCK = re.compile(r"^```py\n# (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ scornn (.*)$", re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
+    for name, text in BLOCK.findall(PAGE.read_text()):
+        Path(name).write_text(text)
+    tasks, models, modules = dict(TASKS), dict(MODELS), set(sys.modules)
+    yield
+    for registry, before in ((TASKS, tasks), (MODELS, models)):
+        registry.clear()
+        registry.update(before)  # type: ignore[arg-type]
+    for name in set(sys.modules) - modules:
+        if name.startswith("scornn_plugin_"):
+            del sys.modules[name]
+
+
+def _forget() -> None:
+    """As in a new process."""
+    for name in ("parity", "leaky"):
+        TASKS.pop(name, None)
+        MODELS.pop(name, None)
+    for name in [name for name in sys.modules if name.startswith("scornn_plugin_")]:
+        del sys.modules[name]
+
+
+def test_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = COMMAND.findall(PAGE.read_text())
+    assert len(commands) == 5
+    for command in commands:
+        more = " --tensorboard off --threads 1" if command.split()[0] == "train" else ""
+        if "adding" in command:
+            more += " --iterations 2 --set task.train_size=100 --set task.test_size=20"
+        _forget()
+        assert main((command + more).split()) == 0, capsys.readouterr().err
+    config = json.loads(Path("runs/parity/config.json").read_text())
+    assert config["task"] == {"name": "parity", "batch": 16}
+    assert config["plugins"] == [str(Path("parity.py").resolve())]
+    assert json.loads(Path("runs/parity/summary.json").read_text())["epochs"] == 6
+    assert json.loads(Path("runs/leaky/config.json").read_text())["model"]["options"] == {"leak": 0.3}
+    _forget()
+    plugins.load(["parity.py"])
+    exec(compile(Path("in_python.py").read_text(), "in_python.py", "exec"), {})
+    assert json.loads(Path("runs/in-python/summary.json").read_text())["task"] == "parity"
+
+
+def test_a_plugin_that_its_user_did_not_name_is_not_run(capsys: pytest.CaptureFixture[str]) -> None:
+    short = ["--iterations", "1", "--tensorboard", "off", "--threads", "1", "--quiet"]
+    assert main(["train", "parity", "--plugin", "parity.py", "--out", "run", *short]) == 0
+    _forget()
+    Path("cache/plugins.json").unlink()
+    Path("parity.py").write_text("raise SystemExit('was run')")
+    for command in (["resume", "run"], ["eval", "run"], ["train", "--config", "run/config.json", "--out", "again"]):
+        assert main(command) == 2
+        assert "you have not named it yourself: read it, then pass --plugin" in capsys.readouterr().err
+
+
+def test_plugins_that_cannot_be_loaded(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("broken.py").write_text("import nothing_of_that_name")
+    Path("mine.txt").write_text("")
+    for name, said in (
+        ("gone.py", "gone.py: expected a Python file"),
+        ("broken.py", "broken.py: ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("mine.txt", "mine.txt: expected a name that ends in .py"),
+    ):
+        assert main(["train", "copying", "--plugin", name]) == 2
+        assert said in capsys.readouterr().err
+    assert main(["train", "parity"]) == 2
+    assert "unknown task 'parity'" in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_installed_packages_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Entry:
+        name, value = "mine", "my_package.tasks"
+
+        def load(self) -> None:
+            asked.append(self.name)
+
+    asked: list[str] = []
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Entry()] if group == "scornn.plugins" else [])
+    plugins._load_installed.cache_clear()
+    plugins.load_remembered({})
+    plugins.load([])
+    plugins._load_installed.cache_clear()
+    assert asked == ["mine"]
