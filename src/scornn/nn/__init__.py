@@ -20,6 +20,7 @@ from scornn.nn.scurnn import ScuRNN
 from scornn.nn.spectral import SpectralRNN
 from scornn.nn.henaff import Henaff
 from scornn.nn.linear_memory import LinearMemory
+from scornn.nn.memory_block import MemoryBlock, MemoryNetwork
 from scornn.nn.model import SequenceModel
 # isort: on
 
@@ -39,6 +40,8 @@ __all__ = [
     "FullURNN",
     "Henaff",
     "LinearMemory",
+    "MemoryBlock",
+    "MemoryNetwork",
     "OrthogonalRecurrentLayer",
     "RecurrentLayer",
     "ScoRNN",
