@@ -159,7 +159,7 @@ class LinearMemory(OrthogonalRecurrentLayer):
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool, head: Head
     ) -> tuple[Tensor, Tensor]:
         convolve = self.backend == "auto" and batch_sizes is None and not reverse and x.dtype.itemsize >= 4
-        if not convolve or not convolution_pays(*x.shape, self.hidden_size, head[0].shape[0]):
+        if not convolve or not convolution_pays(len(x), x.shape[1], x.shape[2], *reversed(head[0].shape)):
             return super().run_and_read(suffix, x, h0, batch_sizes, reverse, head)
         with full_precision(x):
             weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)

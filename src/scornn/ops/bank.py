@@ -44,13 +44,11 @@ class Bank(NamedTuple):
 
         As products of √count coarse and √count fine ones, each rounded once from float64.
         """
-        theta = self.phases()
         fine = max(math.isqrt(count - 1) + 1, 1)
         coarse = -(-count // fine)
-        turn = lambda k: self._rounded(k.unsqueeze(-1) * theta)  # noqa: E731
-        k = torch.arange(fine, dtype=torch.float64, device=theta.device)
-        grid = turn(first + fine * torch.arange(coarse, dtype=torch.float64, device=theta.device)).unsqueeze(1)
-        return (grid * turn(k)).flatten(0, 1)[:count]
+        steps = self.power(torch.arange(fine, device=self.angle.device))
+        jumps = self.power(first + fine * torch.arange(coarse, device=self.angle.device))
+        return (jumps.unsqueeze(1) * steps).flatten(0, 1)[:count]
 
     def power(self, k: Tensor | int) -> Tensor:
         """e^{ikθ} ``(units,)``, or ``(len(k), units)``."""
