@@ -4,6 +4,7 @@
 #include "backward.h"
 #include "forward.h"
 #include "lstm.h"
+#include "rotations.h"
 
 namespace scornn {
 namespace SCORNN_ISA {
@@ -23,6 +24,7 @@ template <class T> int choose(const scornn_sequence &s, const scornn_gradients *
         case SCORNN_MODRELU: return run<T, ModReLU>(s, g, begin, end);
         case SCORNN_COMPLEX_MODRELU: return run<T, ComplexModReLU>(s, g, begin, end);
         case SCORNN_LSTM: return g ? LstmBackward<T>(s, *g).run(begin, end) : LstmForward<T>(s).run(begin, end);
+        case SCORNN_ROTATIONS: return run_rotations<T>(s, g, begin, end);
         default: return SCORNN_INVALID;
     }
 }

@@ -13,10 +13,19 @@ import os
 from functools import cache
 from pathlib import Path
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 NAMES = ("libscornn.so", "libscornn.dylib", "scornn.dll")
 ISA = {"best": 0, "portable": 1, "avx2": 2, "avx512": 3}
-ACTIVATION = {"identity": 0, "relu": 1, "leaky_relu": 2, "tanh": 3, "modrelu": 4, "complex_modrelu": 5, "lstm": 6}
+ACTIVATION = {
+    "identity": 0,
+    "relu": 1,
+    "leaky_relu": 2,
+    "tanh": 3,
+    "modrelu": 4,
+    "complex_modrelu": 5,
+    "lstm": 6,
+    "rotations": 7,
+}
 STATUS = {1: "out of memory", 2: "invalid arguments"}
 
 
