@@ -54,7 +54,7 @@ enum scornn_activation {
     SCORNN_LSTM = 6,            /* without a head, as the three that follow */
     SCORNN_GRU = 7,
     SCORNN_GORU = 8,
-    SCORNN_ROTATIONS = 9        /* h_t = R h_{t-1} + U x_t + b: see below */
+    SCORNN_BANK = 9             /* h_t = R h_{t-1} + U x_t + b: see below */
 };
 
 enum scornn_isa { SCORNN_ISA_BEST = 0, SCORNN_ISA_PORTABLE = 1, SCORNN_ISA_AVX2 = 2, SCORNN_ISA_AVX512 = 3 };

@@ -46,7 +46,7 @@ def _call(operands: Operands, x: Tensor, output: Tensor | None, h_n: Tensor) -> 
         hidden=n,
         input=m if fused else n,
         dtype=0 if x.dtype == torch.float32 else 1,
-        activation=library.ACTIVATION["rotations"],
+        activation=library.ACTIVATION["bank"],
         reverse=operands.reverse,
         isa=kernel._library().isa,
         batch_sizes=address(sizes),

@@ -136,7 +136,8 @@ def check_sizes(batch_sizes: Tensor, rows: int) -> None:
 class Cells(NamedTuple):
     """The second state of an LSTM: before the first step, after the last, and with the gates at every step.
 
-    What is None is not written; without ``every`` and ``gates`` there is no backward pass. GRU and GORU have gates alone.
+    What is None is not written; without ``every`` and ``gates`` there is no backward pass. GRU and GORU have gates
+    alone.
     """
 
     c0: Tensor | None = None
