@@ -72,6 +72,7 @@ bool sizes_fit(const scornn_sequence &s) {
     if (s.dtype != SCORNN_FLOAT32 && s.dtype != SCORNN_FLOAT64) return false;
     if (s.activation == SCORNN_COMPLEX_MODRELU && s.hidden % 2 != 0) return false;
     if ((s.activation >= SCORNN_LSTM || s.map) && s.heads > 0) return false;
+    if (s.activation == SCORNN_BANK && !s.U && s.input != s.hidden) return false;
     std::int64_t before = s.batch;
     for (std::int64_t t = 0; s.batch_sizes && t < s.steps; ++t) {
         if (s.batch_sizes[t] < 1 || s.batch_sizes[t] > before || (t == 0 && s.batch_sizes[t] != before)) return false;
@@ -83,6 +84,7 @@ bool sizes_fit(const scornn_sequence &s) {
 // Whether every array is there that the call reads or writes.
 bool arrays_there(const scornn_sequence &s, const scornn_gradients *g) {
     const bool lstm = s.activation == SCORNN_LSTM, gated = s.activation >= SCORNN_LSTM, forward = !g;
+    if (s.activation == SCORNN_BANK) return s.x && s.h0 && s.W && s.h_n && (!forward || s.output);
     if (!s.x || !s.h0 || (!s.W && !s.map) || !s.U || !s.output || (forward && !s.h_n)) return false;
     if (forward && s.heads > 0 && (!s.V || !s.c || !s.y)) return false;
     if (g && s.heads > 0 && g->y && !s.V) return false;

@@ -5,6 +5,7 @@
 #include "forward.h"
 #include "gated.h"
 #include "lstm.h"
+#include "bank.h"
 #include "structured.h"
 
 namespace scornn {
@@ -33,6 +34,7 @@ template <class T> int choose(const scornn_sequence &s, const scornn_gradients *
         case SCORNN_LSTM: return g ? LstmBackward<T>(s, *g).run(begin, end) : LstmForward<T>(s).run(begin, end);
         case SCORNN_GRU: return run_gated<T, Tanh>(s, g, begin, end);
         case SCORNN_GORU: return run_gated<T, ModReLU>(s, g, begin, end);
+        case SCORNN_BANK: return run_rotations<T>(s, g, begin, end);
         default: return SCORNN_INVALID;
     }
 }

@@ -15,6 +15,11 @@
  *
  * act(a, b) = tanh(a + b) for the GRU and sign(a) relu(|a| + b) for the GORU.
  *
+ * A bank of rotations turns the units 2j and 2j + 1 together and has no matrix: W (4, n) holds cos and (-sin, sin) by
+ * unit, and what float32 cut off from both, and U may be NULL: then x_t is what enters the state, and m is n. The
+ * gradient of W is (n,), the sum of g swap(R h) by unit, whose difference in a pair is that of the angle. backward reads
+ * h_n and no output, and may write the gradient of x over x.
+ *
  * Every call is single-threaded and touches only the batch rows [row_begin, row_end): sequences are independent, so a
  * caller gives disjoint shards to as many threads as it likes. No state is kept between calls.
  *
@@ -25,7 +30,7 @@
 
 #include <stdint.h>
 
-#define SCORNN_ABI_VERSION 6
+#define SCORNN_ABI_VERSION 7
 
 #if defined(__GNUC__)
 #define SCORNN_API __attribute__((visibility("default")))
@@ -46,9 +51,10 @@ enum scornn_activation {
     SCORNN_TANH = 3,
     SCORNN_MODRELU = 4,         /* sign(z) relu(|z| + b) */
     SCORNN_COMPLEX_MODRELU = 5, /* adjacent pairs (re, im): z relu(|z| + b) / (|z| + 1e-5) */
-    SCORNN_LSTM = 6,            /* without a head, as the two that follow */
+    SCORNN_LSTM = 6,            /* without a head, as the three that follow */
     SCORNN_GRU = 7,
-    SCORNN_GORU = 8
+    SCORNN_GORU = 8,
+    SCORNN_BANK = 9             /* h_t = R h_{t-1} + U x_t + b: see below */
 };
 
 enum scornn_isa { SCORNN_ISA_BEST = 0, SCORNN_ISA_PORTABLE = 1, SCORNN_ISA_AVX2 = 2, SCORNN_ISA_AVX512 = 3 };

@@ -331,3 +331,63 @@ class TestSequenceModel:
         torch.testing.assert_close(last(packed), last(x, lengths))
         with pytest.raises(ValueError, match="its own lengths"):
             every(packed, lengths)
+
+
+class TestLastStateAlone:
+    @names
+    def test_is_that_of_the_whole_forward(self, name: str) -> None:
+        layer, x = build(name, 3, 8, dtype=torch.float64, num_layers=2), torch.randn(270, 3, 3, dtype=torch.float64)
+        packed = pack_padded_sequence(x, torch.tensor([1, 270, 140]), enforce_sorted=False)
+        state = layer(x[:5])[1]
+        for given in ((x,), (x[:, 0],), (packed,), (packed, state), (x, state)):
+            expected = layer(*given)[1]
+            for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+                with mode():
+                    output, last = layer(*given, need_output=False)
+                assert output is None
+                torch.testing.assert_close(last, expected)
+
+    @names
+    def test_holds_few_states(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        layer, x = build(name, 3, 8), torch.randn(700, 2, 3)
+        longest: list[int] = []
+        run = layer.run
+        monkeypatch.setattr(layer, "run", lambda *args, **named: longest.append(len(args[1])) or run(*args, **named))
+        with torch.no_grad():
+            layer(x, need_output=False)
+        assert max(longest) <= 128
+
+    def test_W_is_made_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        layer = scornn.ScoRNN(3, 8)
+        count = Counter(layer, monkeypatch)
+        with torch.no_grad():
+            layer(torch.randn(700, 2, 3), need_output=False)
+        assert count.made == 1
+
+    def test_gradients_and_batch_first_and_both_directions(self) -> None:
+        layer, x = scornn.ScoRNN(3, 5, batch_first=True, bidirectional=True), torch.randn(2, 150, 3)
+        layer(x, need_output=False)[1].sum().backward()
+        gradient = layer.skew_hh_l0.grad
+        layer.zero_grad()
+        layer(x)[1].sum().backward()
+        assert torch.equal(gradient, layer.skew_hh_l0.grad)
+        with torch.no_grad():
+            torch.testing.assert_close(layer(x, need_output=False)[1], layer(x)[1])
+
+    def test_a_head_needs_the_output(self) -> None:
+        head = torch.randn(2, 5), torch.zeros(2)
+        with pytest.raises(ValueError, match="need_output=True"):
+            scornn.ScoRNN(3, 5)(torch.randn(4, 2, 3), head=head, need_output=False)
+
+    def test_a_sequence_model_asks_for_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        model = SequenceModel(scornn.ScoRNN(3, 5), 2, read="last")
+        seen: list[Any] = []
+        forward = model.layer.forward
+        monkeypatch.setattr(
+            model.layer, "forward", lambda *args, **named: seen.append(named["need_output"]) or forward(*args, **named)
+        )
+        x = torch.randn(4, 2, 3)
+        expected = model(x)
+        model.layer.register_forward_hook(lambda module, args, result: None)
+        assert torch.equal(model(x), expected)
+        assert seen == [False, True]

@@ -57,12 +57,16 @@ def test_makes_numbers_figures_and_page_and_repeats_nothing(tmp_path: Path, caps
     assert scornn["standard deviation"] == pytest.approx(np.std(values, ddof=1))
     assert scornn["budget"].startswith("smoke: 4 iterations, n 8, T 20")
     assert found["copying-1000-lstm-68", "cross-entropy"]["here"] is None
-    assert found["copying-1000-lstm-68", "cross-entropy"]["budget"] == "missing"
+    assert found["copying-1000-lstm-68", "cross-entropy"]["verdict"] == "not run"
+    assert scornn["verdict"] == "not comparable"
+    assert {n["item"] for n in numbers} == {"fig-copying"}
     table = list(csv.DictReader((out / "numbers.csv").read_text().splitlines()))
     assert len(table) == len(numbers)
     page = (out / "page.html").read_text()
-    assert "2 seeds" in page
-    assert "missing" in page
+    assert "seeds 5544, 5545" in page
+    assert "scoRNN n=8 in place of 190, T\u00a0=\u00a020" in page
+    assert "Not run: 8 of 10 published figures" in page
+    assert "Adding problem" not in page
     before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/summary.json")}
     assert main(command) == 0
     assert {path: path.stat().st_mtime_ns for path in out.glob("runs/*/summary.json")} == before
@@ -106,6 +110,16 @@ def test_a_length_in_iterations(tmp_path: Path) -> None:
         assert summary["steps"] == steps
 
 
+def test_a_setting_beyond_the_paper_runs_when_it_is_named(tmp_path: Path) -> None:
+    row = "adding-200-scornn-170-start"
+    reproduce([ITEMS["fig-adding"]], Request(out=tmp_path, only=(row,), quiet=True))
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name == f"{row}-s5544"
+    options = json.loads((run / "config.json").read_text())["model"]["options"]
+    assert (options["input_scale"], options["bias_start"]) == (0.1, -0.03)
+    assert "average" in json.loads((run / "summary.json").read_text())
+
+
 def test_other_scale_or_settings_in_the_same_directory_are_refused(tmp_path: Path) -> None:
     request = Request(out=tmp_path, only=ROWS[:1], quiet=True)
     reproduce([ITEMS["fig-copying"]], request)
@@ -145,10 +159,10 @@ def test_speech_on_a_folder_is_labelled(tmp_path: Path) -> None:
     numbers = {
         n["measure"]: n for n in json.loads((out / "numbers.json").read_text()) if n["preset"] == "timit-scornn-224"
     }
-    assert "corpus folder" in numbers["eval MSE"]["budget"]
-    assert numbers["eval MSE"]["here"] < numbers["eval MSE, valid frames"]["here"]
+    assert "corpus folder" in numbers["eval MSE (padded)"]["budget"]
+    assert numbers["eval MSE (padded)"]["here"] < numbers["eval MSE (not padded)"]["here"]
     assert numbers["SegSNR"]["here"] is not None
-    assert numbers["valid MSE"]["published"] == 9.26
+    assert numbers["valid MSE (padded)"]["published"] == 9.26
 
 
 @pytest.mark.slow
@@ -158,7 +172,7 @@ def test_everything_that_needs_no_data(tmp_path: Path) -> None:
     numbers = json.loads((out / "numbers.json").read_text())
     generated = [n for n in numbers if n["item"] in ("fig-copying", "fig-adding", "fig-gradients")]
     assert {n["preset"] for n in generated if n["here"] is None} == set()
-    assert all(n["budget"] == "missing" for n in numbers if n["item"] in ("table-mnist", "table-timing"))
+    assert all(n["verdict"] == "not run" for n in numbers if n["item"] in ("table-mnist", "table-timing"))
     made = {p.name for p in (out / "figures").iterdir()}
     assert made == {
         f"{item}.{kind}" for item in ("fig-copying", "fig-adding", "fig-gradients") for kind in ("svg", "png")

@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from scornn.report import figures, page
-from scornn.report.figures import Curve, Panel
+from scornn.nn import MODELS
+from scornn.report import curves, figures, models, page, style
+from scornn.report.curves import Curve, Line, Panel
 
 STEPS = np.arange(100.0)
 
@@ -17,7 +18,7 @@ def luminance(colour: str) -> float:
     return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
 
 
-@pytest.mark.parametrize(("palette", "paper"), [(figures.LIGHT, "#ffffff"), (figures.DARK, "#14181d")])
+@pytest.mark.parametrize(("palette", "paper"), [(style.LIGHT, "#ffffff"), (style.DARK, "#14181d")])
 def test_colours_stand_out_from_the_page(palette, paper):
     assert paper in page._read("page.css")
     for colour in palette:
@@ -26,63 +27,133 @@ def test_colours_stand_out_from_the_page(palette, paper):
 
 
 def test_themed_markup_has_no_colour_and_font_of_its_own():
-    drawn = figures.curves([Panel("a", [Curve("x", [(STEPS, STEPS + 1)], k) for k in range(9)])], legend=False)
-    text = figures.svg(drawn, alt='a "b" <c>')
+    lines = [Line(k, average=k == 1) for k in range(9)]
+    drawn = curves.curves([Panel("a", [Curve("x", [(STEPS, STEPS + 1)], line) for line in lines])], legend=False)
+    text = style.svg(drawn, alt='a "b" <c>')
     assert text.startswith("<svg viewBox=")
     assert 'aria-label="a &quot;b&quot; &lt;c&gt;"' in text
     assert not re.findall(r"#[0-9a-f]{6}\b", re.sub(r'(id="|#)f[0-9a-f]{8}-', "", text))
     assert "DejaVu" not in text
-    for k in range(len(figures.LIGHT)):
+    for k in range(len(style.LIGHT)):
         assert f"var(--c{k})" in text
-        assert f"--c{k}:{figures.LIGHT[k]}" in figures.css_variables()
+        assert f"--c{k}:{style.LIGHT[k]}" in style.css_variables()
 
 
 def test_files_have_their_own_colours():
-    drawn = figures.curves([Panel("a", [Curve("_x $1", [(STEPS, STEPS)])]), Panel("b", [])], columns=2)
-    text = figures.svg(drawn, alt="words", themed=False)
+    drawn = curves.curves([Panel("a", [Curve("_x $1", [(STEPS, STEPS)])]), Panel("b", [])], columns=2)
+    text = style.svg(drawn, alt="words", themed=False)
     assert text.startswith("<?xml")
-    assert figures.LIGHT[0] in text
+    assert style.LIGHT[0] in text
     assert "var(" not in text
-    assert figures.png(drawn, dpi=50).startswith(b"\x89PNG")
+    assert style.png(drawn, dpi=50).startswith(b"\x89PNG")
 
 
 def test_mean_covers_the_steps_that_all_seeds_have():
-    x, y = figures.mean([(np.array([0.0, 2, 4]), np.array([0.0, 2, 4])), (np.array([1.0, 3]), np.array([3.0, 3]))])
+    x, y = curves.mean([(np.array([0.0, 2, 4]), np.array([0.0, 2, 4])), (np.array([1.0, 3]), np.array([3.0, 3]))])
     np.testing.assert_array_equal(x, [1, 2, 3])
     np.testing.assert_array_equal(y, [2, 2.5, 3])
 
 
 def test_many_points_are_averaged_in_groups():
-    x, y = figures._thin(np.arange(60000.0), np.append(np.ones(59999), np.nan))
+    x, y = curves._thin(np.arange(60000.0), np.append(np.ones(59999), np.nan))
     assert x.size == y.size == 600
     assert (np.diff(x) > 0).all()
     np.testing.assert_allclose(y, 1)
 
 
+def axes_of(*ys, ylabel="", marks=()):
+    panels = [Panel("", [Curve("x", [(np.arange(float(len(y))), y)])], ylabel=ylabel, marks=marks) for y in ys]
+    return curves.curves(panels, legend=False).axes
+
+
 def test_logarithmic_where_values_span_decades():
     falling = 10.0 ** -np.linspace(0, 3, 100)
-    scales = [
-        figures.curves([Panel("", [Curve("x", [(STEPS, y)])])]).axes[0].get_yscale()
-        for y in (falling, falling + 1, falling - 0.5)
-    ]
+    scales = [axes_of(y)[0].get_yscale() for y in (falling, falling + 1, falling - 0.5)]
     assert scales == ["log", "linear", "linear"]
 
 
+def test_a_loss_of_zero_leaves_the_axis_logarithmic_and_is_drawn_below_the_others():
+    falling = np.append(10.0 ** -np.linspace(0, 3, 50), 0.0)
+    (axes,) = axes_of(falling)
+    assert axes.get_yscale() == "log"
+    shown = axes.lines[0].get_ydata()
+    assert 0 < shown[-1] < shown[:-1].min()
+    assert axes.get_ylim()[0] <= shown[-1]
+
+
+def test_panels_of_one_quantity_have_the_same_kind_of_axis():
+    falling, flat = 10.0 ** -np.linspace(0, 3, 100), np.full(100, 0.17)
+    assert [axes.get_yscale() for axes in axes_of(falling, flat, ylabel="MSE")] == ["log", "log"]
+    apart = [Panel("", [Curve("x", [(STEPS, y)])], ylabel=label) for y, label in ((falling, "MSE"), (flat, "recall"))]
+    assert [axes.get_yscale() for axes in curves.curves(apart).axes] == ["log", "linear"]
+
+
+def test_a_flat_curve_is_not_magnified():
+    noise = 0.1667 + 1e-4 * np.sin(STEPS)
+    (axes,) = axes_of(noise, marks=[("baseline", 0.1667)])
+    low, high = axes.get_ylim()
+    assert high - low > 100 * np.ptp(noise)
+
+
+def test_marks_are_named_outside_of_the_axes():
+    (axes,) = axes_of(STEPS, marks=[("baseline", 50.0)])
+    (said,) = axes.texts
+    assert said.get_text() == "baseline"
+    assert said.xy[0] == 1
+    assert said.get_horizontalalignment() == "left"
+
+
+def test_single_points_are_points_also_of_several_seeds():
+    point = (np.array([1.0]), np.array([0.5]))
+    for members in ([point], [point, point]):
+        (axes,) = curves.curves([Panel("", [Curve("x", members, Line(marker="s"))])], legend=False).axes
+        assert axes.lines[-1].get_marker() == "s"
+        assert all(line.get_marker() not in (None, "None", "") for line in axes.lines)
+
+
+def test_a_covered_curve_shows_as_a_rim():
+    same = [Curve(name, [(STEPS, STEPS + 1)], Line(k)) for k, name in enumerate("ab")]
+    (axes,) = curves.curves([Panel("", same)], legend=False).axes
+    assert axes.lines[0].get_linewidth() > axes.lines[1].get_linewidth() + 0.3
+
+
 def test_orthogonality_marks_machine_precision():
-    panel = figures.orthogonality([Curve("scoRNN", [(STEPS, np.full(100, 1e-6))])], [170, 512])
-    assert panel.log
-    assert panel.marks == [("n·eps, n = 170 to 512", 512 * 2.0**-23)]
-    assert figures.describe(panel).endswith("scoRNN ends at 1e-06; n·eps, n = 170 to 512 at 6.1e-05.")
+    panel = curves.orthogonality([Curve("scoRNN", [(STEPS, np.full(100, 1e-6))])], [170, 512])
+    assert panel.axis == "log"
+    assert panel.marks == [("n·eps,\nn = 512", 512 * 2.0**-23)]
+    assert curves.describe(panel).endswith("scoRNN ends at 1e-06; n·eps, n = 512 at 6.1e-05.")
 
 
 def test_paper_arrangements_are_drawn():
-    curves = [Curve("scoRNN", [(STEPS, 10.0 ** -(STEPS / 10))])]
-    accuracy = figures.curves(figures.accuracy({"MNIST": curves, "permuted MNIST": curves}))
-    gradients = figures.curves(figures.gradients({"start": curves, "after 300": curves}))
-    assert [axes.get_ylim() for axes in accuracy.axes] == [(0.8, 1.0)] * 2
+    gradients = curves.curves(curves.gradients({"start": [Curve("x", [(STEPS, 10.0 ** -(STEPS / 10))])], "later": []}))
     assert [axes.get_yscale() for axes in gradients.axes] == ["log"] * 2
     bars = figures.bars(["RNN", "scoRNN"], {"published": [2.3, 5.3], "here": [1.0, None]}, log=True)
     assert [bar.get_width() for bar in bars.axes[0].patches] == [2.3, 5.3, 1.0]
+
+
+def test_the_axis_of_accuracies_shows_every_curve_and_parts_the_best():
+    """A run of one epoch at 0.21 is there, and 0.94 and 0.97 are apart by a good part of the height."""
+    drawn = [Curve(str(y), [([0.0, 70.0], [y - 0.01, y])]) for y in (0.21, 0.94, 0.97)]
+    drawn.append(Curve("perfect", [([0.0, 70.0], [0.5, 1.0])]))
+    (axes,) = curves.curves(curves.accuracy({"MNIST": drawn}), legend=False).axes
+    low, high = axes.get_ylim()
+    assert low <= 0.2
+    assert high > 0.999
+    heights = axes.transAxes.inverted().transform(axes.transData.transform([(0, y) for y in (0.21, 0.94, 0.97)]))[:, 1]
+    assert 0 < heights[0] < heights[1] < heights[2] < 1
+    assert heights[2] - heights[1] > 0.08
+    assert np.isfinite(axes.lines[3].get_ydata()).all()
+
+
+def test_a_model_has_the_look_of_its_catalogue_entry_with_torch_and_without():
+    written = models._written()
+    assert set(written) == set(MODELS)
+    for name, model in MODELS.items():
+        assert written[name] == models.look(name) == models.Look(model.label, model.colour, model.marker)
+        assert model.marker in page._MARKERS
+    assert models.look("mine").label == "mine"
+    looks = {(model.colour % len(style.LIGHT), model.marker) for model in MODELS.values()}
+    assert len(looks) == len(MODELS)
 
 
 def test_spectrum_shows_every_eigenvalue():
@@ -92,17 +163,17 @@ def test_spectrum_shows_every_eigenvalue():
     assert axes.get_xlim()[1] > 1.5
 
 
-def test_published_table_keeps_what_is_missing():
-    table = page.published_table(
-        "MNIST", [{"model": "scoRNN", "published": 0.973, "here": 0.97}, {"model": "LSTM", "published": 0.987}]
-    )
-    assert table.columns == ["model", "published", "here"]
-    assert table.strong == ["here"]
+def test_a_table_marks_what_counts_and_is_quiet_about_what_is_missing():
+    rows = [
+        {"row": "scoRNN", "here": page.Cell("3.9e-5 ± 1.0e-6"), "none": None},
+        {"row": "LSTM, T = 750", "here": None},
+    ]
+    table = page.table("MNIST", rows)
+    assert table.columns == ["row", "here"]
     html = page.render("t", [table])
-    assert '<td class="strong">0.97</td>' in html
-    assert f'<td class="strong">{page.MISSING}</td>' in html
-    with pytest.raises(ValueError, match="no column 'published'"):
-        page.published_table("MNIST", [{"model": "scoRNN", "here": 1.0}])
+    assert '<td class="strong">3.9e\u20115\u00a0±\u00a01.0e\u20116</td>' in html
+    assert f'<td class="quiet">{page.MISSING}</td>' in html
+    assert "T\u00a0=\u00a0750" in html
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,6 @@ def test_page_is_whole_and_shows_every_part(several_page, dom):
     assert "Copying, T = 1000" in page.text
     assert len(page.named("audio")) == 4
     assert all(a["src"].startswith("data:audio/wav;base64,UklGR") for a in page.named("audio"))
-    assert "model.hidden" in page.text
     assert page.text.index("Settings that differ") < page.text.index("Settings that all runs share")
 
 
@@ -93,6 +92,47 @@ def test_names_and_values_cannot_act(tmp_path, runs, dom):
     assert any(HOSTILE in str(a.get("aria-label")) for a in parsed.named("svg"))
     assert "default-src 'none'" in page
     page.encode()
+
+
+def test_each_problem_is_explained_and_lengths_go_by_number(tmp_path, runs):
+    for length in (1000, 10000, 2000):
+        config = runs.config()
+        config["task"] = {**config["task"], "length": length}
+        runs.make(tmp_path / f"copying-{length}", config, steps=100)
+    page = report([tmp_path])
+    places = [page.index(f"Copying, T = {length}</h2>") for length in (1000, 2000, 10000)]
+    assert places == sorted(places)
+    assert "then 10,000 blanks; after a marker they are to be repeated" in page
+    assert "Recall is the share of the ten symbols" in page
+
+
+def test_averaged_weights_are_a_second_curve_and_column(tmp_path, runs, dom):
+    run = runs.make(tmp_path / "run", runs.config("adding", hidden=170))
+    with open(run / "metrics.jsonl", "a") as file:
+        for step in (1000, 2000):
+            row = {"step": step, "split": "test", "weights": "average", "loss": 0.0123, "mse": 0.0123}
+            file.write(json.dumps(row) + "\n")
+    summary = json.loads((run / "summary.json").read_text())
+    best = {"step": 2000, "split": "test", "value": 0.0119}
+    average = {"final": {"test": {"loss": 0.0123, "mse": 0.0123}}, "best": best}
+    (run / "summary.json").write_text(json.dumps({**summary, "average": average}))
+    page = dom(report([run]))
+    assert "averaged weights: best 0.0119" in page.text
+    labels = " ".join(str(a.get("aria-label")) for a in page.named("svg"))
+    assert "scoRNN n=170, averaged weights ends at 0.0123" in labels
+    raw = summary["final"]["test"]["mse"]
+    assert f"scoRNN n=170 ends at {raw:.3g}, scoRNN n=170, averaged weights" in labels
+    table = page.text.partition("Results")[2]
+    assert table.index("best averaged") < table.index("parameters")
+
+
+def test_rates_that_differ_say_which_they_are(tmp_path, runs):
+    for name, rest, recurrent in (("a", 1e-3, 1e-4), ("b", 2e-3, 2e-4)):
+        config = runs.config()
+        config["optimizer"] = {"rest": {"kind": "adam", "lr": rest}, "recurrent": {"kind": "adam", "lr": recurrent}}
+        runs.make(tmp_path / name, config, steps=100)
+    page = report([tmp_path])
+    assert "scoRNN n=190, rate 0.002, rate of A 0.0002" in page
 
 
 def test_what_is_missing_or_damaged_is_said(tmp_path, runs):

@@ -39,10 +39,20 @@ def test_spectrum_is_that_of_the_layer(trained):
     path, layer = trained()
     found, reason = spectrum.read(path)
     assert reason == ""
-    assert found.step == 30
+    assert [moment.step for moment in found] == [0, 30]
     W = layer.weight_hh_l0.detach().double().numpy()
-    np.testing.assert_allclose(in_order(found.eigenvalues), in_order(np.linalg.eigvals(W)), atol=1e-10)
-    np.testing.assert_allclose(np.abs(found.eigenvalues), 1, atol=1e-5)
+    np.testing.assert_allclose(in_order(found[-1].eigenvalues), in_order(np.linalg.eigvals(W)), atol=1e-10)
+    np.testing.assert_allclose(np.abs(found[-1].eigenvalues), 1, atol=1e-5)
+
+
+def test_the_start_is_drawn_again_from_the_seed(trained):
+    path, _ = trained()
+    torch.manual_seed(1)
+    start = nn.build("scornn", 10, 17, rho=8).weight_hh_l0.detach().double().numpy()
+    before = torch.get_rng_state()
+    found, _ = spectrum.read(path)
+    np.testing.assert_allclose(in_order(found[0].eigenvalues), in_order(np.linalg.eigvals(start)), atol=1e-10)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_file_stands_in_for_weights(trained):
@@ -51,8 +61,9 @@ def test_file_stands_in_for_weights(trained):
     assert spectrum.write(path) == path / "spectrum.json"
     shutil.rmtree(path / "checkpoints")
     kept, reason = spectrum.read(path)
-    assert (kept.step, reason) == (30, "")
-    np.testing.assert_array_equal(kept.eigenvalues, with_weights.eigenvalues)
+    assert ([moment.step for moment in kept], reason) == ([0, 30], "")
+    for before, after in zip(with_weights, kept, strict=True):
+        np.testing.assert_array_equal(after.eigenvalues, before.eigenvalues)
     assert "17 eigenvalues of W and the unit circle" in report([path])
 
 
@@ -60,12 +71,12 @@ def test_newer_of_checkpoint_and_file_counts(trained):
     path, _ = trained(step=30)
     for step, expected in ((29, 17), (30, 1), (31, 1)):
         (path / "spectrum.json").write_text(json.dumps({"step": step, "eigenvalues": [[1, 0]]}))
-        assert spectrum.read(path)[0].eigenvalues.size == expected
+        assert spectrum.read(path)[0][-1].eigenvalues.size == expected
 
 
 def test_no_spectrum_where_W_is_free(trained):
     path, _ = trained("lstm")
-    assert spectrum.read(path) == (None, "")
+    assert spectrum.read(path) == ([], "")
     assert spectrum.write(path) is None
     assert not (path / "spectrum.json").exists()
 
@@ -77,7 +88,7 @@ def test_damaged_checkpoint_is_said_and_the_page_made(trained):
     damaged[-1] ^= 1
     weights.write_bytes(damaged)
     found, reason = spectrum.read(path)
-    assert found is None
+    assert found == []
     assert "step-30 cannot be used" in reason
     assert "step-30 cannot be used" in report([path])
     with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
@@ -87,7 +98,7 @@ def test_damaged_checkpoint_is_said_and_the_page_made(trained):
 def test_without_checkpoint_and_file_it_is_said(trained):
     path, _ = trained()
     (path / "checkpoints" / "step-30" / "manifest.json").unlink()
-    assert spectrum.read(path) == (None, "no spectrum of W: neither a checkpoint nor spectrum.json is here")
+    assert spectrum.read(path) == ([], "no spectrum of W: neither a checkpoint nor spectrum.json is here")
     with pytest.raises(CheckpointError, match="no complete checkpoint"):
         spectrum.write(path)
 
@@ -97,5 +108,5 @@ def test_weights_of_another_layer_are_said(trained):
     weights = {"layer.weight_ih_l0": torch.zeros(3, 10)}
     checkpoint.save(path / "checkpoints", 40, weights, {}, {})
     found, reason = spectrum.read(path)
-    assert found is None
+    assert found == []
     assert "step-40 cannot be used" in reason

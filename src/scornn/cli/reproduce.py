@@ -78,10 +78,10 @@ def main(argv: list[str]) -> int:
 
 
 def _reproduce(flags: Flags) -> int:
-    from scornn.paper.items import chosen
+    from scornn.paper.items import ITEMS, chosen
+    from scornn.paper.page import write
     from scornn.paper.reproduce import Request, reproduce
-    from scornn.report.reproduction import write
-    from scornn.report.results import collect
+    from scornn.paper.results import collect
 
     items = chosen(flags.item)
     out = Path(flags.out or f"reproduction/{flags.scale}")
@@ -98,7 +98,7 @@ def _reproduce(flags: Flags) -> int:
         quiet=flags.quiet,
     )
     outcome = reproduce(items, request)
-    write(collect(out), out)
+    write(collect(out), out, [ITEMS[name] for name in outcome.items])
     if not flags.quiet:
         print(f"see: {out / 'page.html'}")
     if outcome.signal:
@@ -117,7 +117,7 @@ def _advice(flags: Flags) -> str:
 
 
 def _record(flags: Flags) -> int:
-    from scornn.report.record import record
+    from scornn.paper.record import record
 
     results = Path(flags.out or "results")
     for path in record([Path(run) for run in flags.runs], results, _README):
@@ -127,8 +127,8 @@ def _record(flags: Flags) -> int:
 
 def _page(flags: Flags) -> int:
     from scornn import durable
-    from scornn.report.reproduction import render
-    from scornn.report.results import collect
+    from scornn.paper.page import render
+    from scornn.paper.results import collect
 
     out = Path(flags.out or "page.html")
     durable.write_text(out, render(collect(Path(flags.source))))

@@ -101,13 +101,14 @@ def _start(argv: list[str]) -> int:
     from scornn.sweep import plan as plans
     from scornn.sweep import space
     from scornn.sweep.program import start
+    from scornn.sweep.rho import settle
     from scornn.sweep.storage import require_optuna
     from scornn.train.config import to_table
     from scornn.train.run import label
     from scornn.train.validate import convert
 
     require_optuna()
-    settings = train.settings(flags)
+    settings, chosen = settle(train.settings(flags))
     threads = settings.pop("threads", None)
     config, origin = resolve(settings)
     axes = space.parse(flags.over, to_table(config))
@@ -130,7 +131,7 @@ def _start(argv: list[str]) -> int:
     }
     plan = convert(table, plans.Plan)
     if not flags.quiet:
-        print(origin, flush=True)
+        print(*filter(None, (chosen, origin)), sep="\n", flush=True)
     return _finish(start(plan, out, quiet=flags.quiet, tensorboard=wanted(flags.tensorboard)), flags.quiet)
 
 

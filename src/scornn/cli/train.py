@@ -12,6 +12,7 @@ Examples:
     scornn train pmnist --hidden 512 --epochs 10 --data ~/datasets
     scornn train mnist --start-from runs/mnist-scornn-170-s5544 --epochs 2 --lr 1e-4 --recurrent-lr 1e-5
     scornn train copying --set optimizer.rest.kind=adam --set model.options.num_layers=2
+    scornn train mine --plugin mine.py                a task or model of your own, whose code is run
     torchrun --nproc-per-node 2 -m scornn train mnist --out runs/two
 
 Ctrl-C saves and says how to go on; `scornn resume RUN` continues as if nothing had happened.
@@ -45,7 +46,9 @@ class Flags:
     ] = None
     model: Annotated[str | None, option("NAME", "The layer; scornn unless told otherwise.")] = None
     hidden: Annotated[str | None, option("N", "State size n.")] = None
-    rho: Annotated[str | None, option("R", "How many entries of D are -1: 0 to n, or a fraction such as n/2.")] = None
+    rho: Annotated[
+        str | None, option("R", "How many entries of D are -1: 0 to n, a fraction such as n/2, or auto.")
+    ] = None
     length: Annotated[str | None, option("T", "Length T of copying and adding.")] = None
     iterations: Annotated[str | None, option("N", "Train for N steps.")] = None
     epochs: Annotated[str | None, option("N", "Train for N epochs.")] = None
@@ -58,7 +61,7 @@ class Flags:
     ] = "raw"
     seed: Annotated[str | None, option("S", "Seed of weights, data and order.")] = None
     threads: Annotated[str | None, option("N", "Threads; part of what makes a run repeatable.")] = None
-    backend: Annotated[str | None, option("B", "auto, native, manual or naive; see `scornn doctor`.")] = None
+    backend: Annotated[str | None, option("B", "auto, or one of those that `scornn doctor` lists.")] = None
     device: Annotated[str | None, option("D", "cpu or cuda.")] = None
     dataset: Annotated[str | None, option("NAME", "mnist or fashion, for the tasks mnist and pmnist.")] = None
     corpus: Annotated[str | None, option("NAME", "timit, iban or folder, for the task speech.")] = None
@@ -116,14 +119,16 @@ def main(argv: list[str]) -> int:
     flags = parse(Flags, argv, "train", __doc__)
 
     from scornn.paper.presets import resolve
+    from scornn.sweep.rho import settle
     from scornn.train.program import start
     from scornn.train.progress import tell
 
-    table = settings(flags)
+    table, chosen = settle(settings(flags))
     config, origin = resolve(table)
     config = looking_often(config, table)
     if not flags.quiet and os.environ.get("RANK", "0") == "0":
-        tell(filled(origin))
+        for line in filter(None, (chosen, origin)):
+            tell(filled(line))
     result = start(
         config,
         Path(flags.out) if flags.out else None,

@@ -176,6 +176,12 @@ class DenseRecurrentLayer(RecurrentMatrix, RecurrentLayer):
         weights, settings = self.operands(suffix, x), self._settings_of(batch_sizes, reverse)
         return ops.readout(x, h0, *weights, *head, **settings)
 
+    def frozen(self) -> RecurrentLayer:
+        """A layer with the same forward whose weights are constants, W among them: for export and streaming."""
+        from scornn.nn.frozen import FrozenLayer
+
+        return FrozenLayer(self)
+
     def reads_in_one_pass(self) -> bool:
         """Whether :meth:`run` is the sequence operator, and a head reads the states as they are."""
         return self.readout_stride == 1

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from scornn.nn.checks import full_precision
 from scornn.nn.layer import RecurrentLayer
 from scornn.ops import native
-from scornn.ops.custom import NOT_UNDER_TRANSFORM, under_transform
 
 
 class GatedLayer(RecurrentLayer):
@@ -78,15 +77,7 @@ class GatedLayer(RecurrentLayer):
         """Whether the kernel, and not torch's loop, runs an input such as x."""
         if self.backend == "naive":
             return False
-        why_not = _why_no_kernel()
-        if why_not is None and x.device.type not in ("cpu", "meta"):
-            why_not = f"it runs on the CPU, got an input on {x.device}"
-        if why_not is None and x.dtype not in (torch.float32, torch.float64):
-            why_not = f"it takes float32 or float64, got {x.dtype}"
-        if why_not is None and self.proj_size:
-            why_not = "it has no projections (proj_size)"
-        if why_not is None and under_transform():
-            why_not = NOT_UNDER_TRANSFORM
+        why_not = "it has no projections (proj_size)" if self.proj_size else native.RUNG.why_not(x)
         if why_not is not None and self.backend == "native":
             raise RuntimeError(f'backend="native" cannot run: {why_not}')
         return why_not is None
@@ -110,11 +101,3 @@ def reversal(batch_sizes: Tensor) -> Tensor:
     sample = torch.arange(len(steps)) - first[steps]
     lengths = (batch_sizes.unsqueeze(1) > torch.arange(int(batch_sizes[0]))).sum(0)
     return first[lengths[sample] - 1 - steps] + sample
-
-
-def _why_no_kernel() -> str | None:
-    return native.unavailable()
-
-
-# What torch.compiler.assume_constant_result does; calling it would import the compiler, a second at every start.
-vars(_why_no_kernel)["_dynamo_marked_constant"] = True

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision, precise
+from scornn.nn.base import OrthogonalRecurrentLayer, RecurrentLayer, check_choice, full_precision, precise
 from scornn.nn.caching import once
 from scornn.nn.catalogue import model
 from scornn.nn.eurnn import check_rotations
@@ -120,6 +120,9 @@ class GORU(OrthogonalRecurrentLayer):
             U, b = self.input_matrix(suffix), self.bias_vector(suffix)
             output, h_n = choose(goru.RUNGS, self.backend, x).run(x, h0, W, U, b, self.activation, batch_sizes, reverse)
             return output, h_n
+
+    def frozen(self) -> RecurrentLayer:
+        raise TypeError("GORU has gates besides W, so its recurrence is not one dense matrix and has no frozen form")
 
     def reads_in_one_pass(self) -> bool:
         return False

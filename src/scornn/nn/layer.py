@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from scornn.nn.caching import cached
 from scornn.nn.checks import check_sizes, is_sharded, under_autocast
 from scornn.ops import BACKENDS
 
@@ -24,6 +25,10 @@ Head = tuple[Tensor, Tensor]
 
 States = tuple[Tensor, ...]
 """The tensors that make a state: h of most models, h and c of an LSTM."""
+
+
+PIECE = 128
+"""Steps whose states are held at a time where only the last one is wanted."""
 
 
 class Recurrent(nn.Module):
@@ -57,7 +62,7 @@ class Recurrent(nn.Module):
         value: Tensor = getattr(self, name)
         if type(value) in (Tensor, nn.Parameter) or torch.compiler.is_compiling() or not is_sharded(value):
             return value
-        whole: Tensor = value.full_tensor()  # type: ignore[operator]
+        whole: Tensor = value.full_tensor()  # type: ignore[attr-defined]
         return whole
 
     @property
@@ -226,8 +231,23 @@ class RecurrentLayer(Recurrent):
     def _suffixes(self, layer: int) -> list[str]:
         return [f"_l{layer}", f"_l{layer}_reverse"][: self.num_directions]
 
-    def forward(self, input: Tensor | PackedSequence, hx: Any = None, *, head: Head | None = None) -> tuple[Any, Any]:
-        """As torch.nn.RNN. With a ``head`` (V, c) the first result is V·readout(h_t) + c in place of the states h_t."""
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Any = None,
+        *,
+        head: Head | None = None,
+        need_output: bool = True,
+    ) -> tuple[Any, Any]:
+        """As torch.nn.RNN.
+
+        Args:
+            head: V and c; the first result is then V·readout(h_t) + c in place of the states h_t.
+            need_output: False for the last state alone: the first result is then None. Where no gradient is recorded,
+                the states of at most some hundred steps are held at a time.
+        """
+        if head is not None and not need_output:
+            raise ValueError(f"{self._name}: a head reads every state, so it needs need_output=True")
         self.before_forward()
         packed = isinstance(input, PackedSequence)
         x: Any
@@ -243,14 +263,42 @@ class RecurrentLayer(Recurrent):
         if order is not None and states is not None:
             states = each(states, lambda h: h.index_select(1, order))
         batch = x.shape[1] if batch_sizes is None else int(batch_sizes[0])
-        output, last = self._stack(*self._checked(x, states, batch), batch, batch_sizes, head)
+        x, states = self._checked(x, states, batch)
+        output: Any
+        if need_output:
+            output, last = self._stack(x, states, batch, batch_sizes, head)
+        else:
+            output, last = None, self._last(x, states, batch, batch_sizes)
         if back is not None:
             last = each(last, lambda h: h.index_select(1, back))
+        if not batched:
+            last = each(last, lambda h: h.squeeze(1))
+        if output is None:
+            return None, joined(last)
         if packed:
             return PackedSequence(output, batch_sizes, order, back), joined(last)
         if not batched:
-            return output.squeeze(1), joined(each(last, lambda h: h.squeeze(1)))
+            return output.squeeze(1), joined(last)
         return output.transpose(0, 1) if self.batch_first else output, joined(last)
+
+    def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
+        """The last state of each sequence; in pieces of :data:`PIECE` steps where nothing else needs the states."""
+        steps = x.shape[0] if batch_sizes is None else batch_sizes.shape[0]
+        whole = torch.is_grad_enabled() or torch.compiler.is_compiling() or self.bidirectional or steps <= PIECE
+        if whole:
+            return self._stack(x, states, batch, batch_sizes, None)[1]
+        with cached():
+            for first in range(0, steps, PIECE):
+                sizes = None if batch_sizes is None else batch_sizes[first : first + PIECE]
+                rows = PIECE if sizes is None else int(sizes.sum())
+                going = batch if sizes is None else int(sizes[0])  # packed sequences end from the last on
+                running = None if states is None else each(states, lambda h, going=going: h[:, :going])
+                _, last = self._stack(x[:rows], running, going, sizes, None)
+                ended = None if states is None else each(states, lambda h, going=going: h[:, going:])
+                states = last if ended is None else tuple(map(lambda *both: torch.cat(both, 1), last, ended))
+                x = x[rows:]
+        assert states is not None
+        return states
 
     def _states(self, hx: Any, batched: bool | str) -> States:
         """The tensors of ``hx``, with a dimension for the batch."""
@@ -270,10 +318,17 @@ class RecurrentLayer(Recurrent):
         return tuple(given) if batched else each(tuple(given), lambda h: h.unsqueeze(1))
 
     def _stack(
-        self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None, head: Head | None
+        self,
+        x: Tensor,
+        states: States | None,
+        batch: int,
+        batch_sizes: Tensor | None,
+        head: Head | None,
+        layers: int | None = None,
     ) -> tuple[Tensor, States]:
+        """The output of the first ``layers`` layers, or of all, and their last states."""
         last: list[States] = []
-        for layer in range(self.num_layers):
+        for layer in range(self.num_layers if layers is None else layers):
             outputs = []
             for direction, suffix in enumerate(self._suffixes(layer)):
                 index = layer * self.num_directions + direction

@@ -91,7 +91,7 @@ class SequenceModel(nn.Module):
                 return self._on_padding(inputs, lengths)
             sequence = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
         if self.read == "last":
-            h = self._last(self.layer(sequence)[1])
+            h = self._last(self.layer(sequence, need_output=_has_hooks(self.layer))[1])  # hooks may read the output
             y: Tensor = self.head(self.layer.readout(h))
             return y
         every = self._every_state(sequence)

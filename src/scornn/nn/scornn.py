@@ -214,7 +214,8 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
 class ScoRNNCell(_ScaledCayley):
     """One step of :class:`ScoRNN`, with the contract of :class:`torch.nn.RNNCell`.
 
-    Inputs: ``input (B, m)`` or ``(m,)``, and ``hx (B, n)`` or ``(n,)``, zero if not given. Output: the next state.
+    Inputs: ``input (B, m)`` or ``(m,)``, and ``hx (B, n)`` or ``(n,)``; zero if not given, or what was learned. Output:
+    the next state.
 
     Example:
         >>> cell = ScoRNNCell(10, 20)
@@ -244,6 +245,45 @@ class ScoRNNCell(_ScaledCayley):
         if learn_h0:
             self.register_parameter("h0", nn.Parameter(torch.empty(hidden_size, device=device, dtype=dtype)))
         self.reset_parameters()
+
+    @classmethod
+    @torch.no_grad()
+    def from_layer(cls, layer: ScoRNN, k: int = 0, direction: int = 0) -> ScoRNNCell:
+        """A cell with copies of the numbers of layer ``k`` in one direction, 0 for forward and 1 for reverse.
+
+        Its steps are those of the layer, ``h_t = cell(x_t, h_{t-1})``; inside :func:`scornn.cached` they make W once.
+
+        Example:
+            >>> layer, x = ScoRNN(3, 8), torch.randn(2, 3)
+            >>> torch.equal(ScoRNNCell.from_layer(layer)(x), layer(x.unsqueeze(0))[0][0])
+            True
+        """
+        if not isinstance(layer, ScoRNN):
+            raise TypeError(
+                f"from_layer takes a ScoRNN, got {type(layer).__name__}; scornn.convert makes one of others"
+            )
+        for name, value, end in (("k", k, layer.num_layers), ("direction", direction, layer.num_directions)):
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < end:
+                raise ValueError(f"{name} must be an integer in 0..{end - 1} for this layer, got {value!r}")
+        suffix = layer.suffixes()[k * layer.num_directions + direction]
+        U = layer.input_matrix(suffix)
+        cell = cls(
+            U.shape[1],
+            layer.hidden_size,
+            layer.bias,
+            layer.nonlinearity,
+            U.device,
+            U.dtype,
+            rho=layer.rho,
+            bandwidth=layer.bandwidth,
+            learn_h0=layer.learn_h0,
+            backend=layer.backend,
+        )
+        for name in ["weight_ih", "skew_hh", "sign_hh"] + ["h0"] * layer.learn_h0:
+            cell.tensor(name).copy_(layer.tensor(f"{name}{suffix}"))
+        if layer.bias:
+            cell.tensor("bias_hh").copy_(layer.tensor(layer.bias_name(suffix)))
+        return cell.train(layer.training)
 
     def suffixes(self) -> list[str]:
         return [""]

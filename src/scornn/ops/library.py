@@ -13,11 +13,11 @@ import os
 from functools import cache
 from pathlib import Path
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 NAMES = ("libscornn.so", "libscornn.dylib", "scornn.dll")
 ISA = {"best": 0, "portable": 1, "avx2": 2, "avx512": 3}
 ACTIVATION = {"identity": 0, "relu": 1, "leaky_relu": 2, "tanh": 3, "modrelu": 4, "complex_modrelu": 5}
-ACTIVATION |= {"lstm": 6, "gru": 7, "goru": 8}
+ACTIVATION |= {"lstm": 6, "gru": 7, "goru": 8, "bank": 9}
 MAP = {"fourier": 0, "rotations": 1}
 STATUS = {1: "out of memory", 2: "invalid arguments"}
 

@@ -66,7 +66,10 @@ class Gradients(NamedTuple):
 
 
 Run = Callable[..., tuple[Tensor, ...]]
-"""A differentiable operator. That of a recurrence: the fields of :class:`Operands` to the states and the last ones."""
+"""A differentiable operator."""
+
+Recurrence = Callable[..., tuple[Tensor, Tensor]]
+"""That of a recurrence: the fields of :class:`Operands` to the states and the last ones."""
 
 
 def _everywhere(x: Tensor) -> str | None:
@@ -137,7 +140,7 @@ _TENSORS = "Tensor x, Tensor h0, Tensor W, Tensor U, Tensor? b"
 _SETTINGS = "str activation, Tensor? batch_sizes, bool reverse"
 
 
-def recurrence_operator(name: str, forward: Forward, backward: Backward, backend: str | None = None) -> Run:
+def recurrence_operator(name: str, forward: Forward, backward: Backward, backend: str | None = None) -> Recurrence:
     """Register a recurrence whose backward reads the states alone, as ``scornn::{name}_forward``."""
 
     def forward_op(*arguments: Any) -> tuple[Tensor, ...]:
@@ -150,7 +153,7 @@ def recurrence_operator(name: str, forward: Forward, backward: Backward, backend
         x, h0 = arguments[:2]
         return x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
 
-    run: Run = register(
+    run: Recurrence = register(
         name,
         f"{_TENSORS}, {_SETTINGS}",
         forward_op,
@@ -182,7 +185,7 @@ def reading_operator(name: str, forward: Forward, backward: Backward, backend: s
         return output, h0.new_empty(h0.shape), y
 
     def flops(*shapes: Any) -> int:
-        return recurrence_flops(*shapes) + 2 * math.prod(shapes[0][:-1]) * math.prod(shapes[5])
+        return recurrence_flops(*shapes) + int(2 * math.prod(shapes[0][:-1]) * math.prod(shapes[5]))
 
     run: Run = register(
         name,
@@ -202,7 +205,7 @@ def reading_operator(name: str, forward: Forward, backward: Backward, backend: s
 
 def recurrence_flops(x: Any, h0: Any, W: Any, U: Any, *others: Any) -> int:
     """Of the products with W and U, from shapes: a multiplication and an addition for each number and each row."""
-    return 2 * math.prod(x[:-1]) * (math.prod(W) + math.prod(U))
+    return int(2 * math.prod(x[:-1]) * (math.prod(W) + math.prod(U)))
 
 
 def no_second_derivative(backend: str) -> str:

@@ -33,6 +33,8 @@ class Published(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     split: Literal["train", "valid", "test"] = "test"
     value: float | None = None
     text: str = ""
+    claim: str = ""
+    """What the text claims, as `verdict.CLAIMS` can test it."""
     source: str
     place: int
     """Its row in the item, counted in its experiment."""
@@ -75,6 +77,7 @@ class _Row(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     n: int | None = None
     value: float | None = None
     text: str | None = None
+    claim: str = ""
     source: str | None = None
     default: bool = False
 
@@ -128,8 +131,9 @@ def read(name: str) -> list[Preset]:
             preset["default"] |= row.default or figure.default
             text = (row.text if row.text is not None else figure.text).format(**sentences)
             source = row.source or figure.source
-            said = {"item": figure.item, "metric": figure.metric, "split": figure.split, "source": source}
-            preset["published"].append({**said, "value": row.value, "text": text, "place": places[figure.item]})
+            said: Table = {"item": figure.item, "metric": figure.metric, "split": figure.split, "source": source}
+            said |= {"value": row.value, "text": text, "claim": row.claim, "place": places[figure.item]}
+            preset["published"].append(said)
             places[figure.item] += 1
     for more in experiment.beyond:
         for base in (made[f"{name}-{of}"] for of in more.of):

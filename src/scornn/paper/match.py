@@ -7,17 +7,9 @@ from typing import Any
 
 from scornn.paper.experiments import Preset
 from scornn.paper.presets import presets
+from scornn.report.settings import setting_name
 from scornn.train.config import build, role, to_table
 from scornn.train.tables import Table, merge
-
-_WORDS = {
-    "model.hidden": "n",
-    "task.length": "T",
-    "task.corpus": "corpus",
-    "task.train_size": "training samples",
-    "task.test_size": "test samples",
-    "task.batch": "batch",
-}
 
 
 def preset_of(config: Mapping[str, Any]) -> Preset | None:
@@ -35,7 +27,7 @@ def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:
     here, there = _flat(config), _flat(whole(preset.name))
     for key in (k for k in {**there, **here} if k != "task.eval_batch" and (k.startswith("task.") or not role(k))):
         if here.get(key) != there.get(key) and key in here:
-            name = _WORDS.get(key, key.removeprefix("model.options."))
+            name = setting_name(key)
             instead = f" instead of {_number(there[key])}" if key in there else ""
             found.append(f"{name} {_number(here[key])}{instead}")
     return found
@@ -68,7 +60,7 @@ def sizes(config: Mapping[str, Any]) -> list[str]:
     """The sizes of a reduced run in words: "n 8", "T 20"."""
     here = _flat(config)
     keys = ("model.hidden", "task.length", "task.batch", "task.train_size", "task.corpus")
-    return [f"{_WORDS[key]} {_number(here[key])}" for key in keys if key in here]
+    return [f"{setting_name(key)} {_number(here[key])}" for key in keys if key in here]
 
 
 def is_reduced(config: Mapping[str, Any], preset: Preset) -> bool:

@@ -19,7 +19,7 @@ from scornn.analysis.timing import EPOCH, seconds_per_step
 from scornn.errors import DataError, DivergedError, UsageError
 from scornn.metrics.reconstruct import evaluate_audio
 from scornn.paper.experiments import SEED, Preset
-from scornn.paper.items import Item
+from scornn.paper.items import ITEMS, Item
 from scornn.paper.presets import presets
 from scornn.paper.progress import Overview
 from scornn.paper.scale import SHORT_SECONDS, Cost, Scale, settings, within
@@ -52,8 +52,12 @@ class Request:
 
 @dataclass
 class Outcome:
-    """How it went: the signal that stopped it (0 at the end), and why some presets have no result."""
+    """How it went: the signal that stopped it (0 at the end), and why some presets have no result.
 
+    ``items`` names all that were ever asked for in this directory, in the paper's order: what its page shows.
+    """
+
+    items: list[str]
     signal: int = 0
     missing: dict[str, str] = field(default_factory=dict)
 
@@ -74,8 +78,8 @@ class _Job:
 def reproduce(items: list[Item], request: Request) -> Outcome:
     """Run everything that the items need and that is not there yet."""
     jobs = _jobs(items, request)
-    plan = _open_plan(request)
-    outcome = Outcome()
+    plan = _open_plan(request, items)
+    outcome = Outcome(plan["items"])
     absent: dict[str, str] = {}
     with Overview(", ".join(i.name for i in items), len(jobs), request.quiet) as overview:
         for job in jobs:
@@ -260,7 +264,7 @@ def _time(job: _Job, request: Request, plan: dict[str, Any], overview: Overview)
     return f"{measured['seconds_per_step']:.3g} s a step, {measured['steps']} timed", 0
 
 
-def _open_plan(request: Request) -> dict[str, Any]:
+def _open_plan(request: Request, items: list[Item]) -> dict[str, Any]:
     """The plan of a directory, whose runs are all of one scale."""
     durable.make_directory(request.out / "runs")
     plan = _read(request.out / "plan.json") or {"scale": request.scale, "costs": {}}
@@ -268,6 +272,8 @@ def _open_plan(request: Request) -> dict[str, Any]:
         raise UsageError(
             f"{request.out} holds runs of the scale {plan.get('scale')!r}, not {request.scale!r}: choose another --out"
         )
+    asked = {*plan.get("items", []), *(item.name for item in items)}
+    plan["items"] = [name for name in ITEMS if name in asked]
     durable.write_json(request.out / "plan.json", plan)
     return plan
 

@@ -5,6 +5,7 @@ holds no script and fetches nothing, and its content security policy allows neit
 """
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,14 +13,15 @@ from importlib import resources
 
 import jinja2
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from scornn.report import figures
+from scornn.report import curves, style
+from scornn.report.curves import Line
 
 MISSING = "—"
 _METRICS = {
     "mse": "MSE",
-    "mse_padded": "MSE on the padded scale",
+    "mse_padded": "MSE (padded)",
     "segsnr": "SegSNR",
     "stoi": "STOI",
     "pesq": "PESQ",
@@ -49,7 +51,7 @@ class Card:
     value: str
     unit: str = ""
     lines: Sequence[str] = ()
-    colour: int | None = None
+    line: Line | None = None
 
 
 @dataclass(frozen=True)
@@ -58,27 +60,36 @@ class Cards:
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows of text or numbers under column names; None is shown as missing.
+class Cell:
+    """A value that stands out (``strong``), or one that stands back (``quiet``)."""
 
-    ``text`` names the columns that are words (set left, as the first always is); ``strong`` the columns to
-    stress, such as "here" beside "published".
+    value: "str | float | None"
+    kind: str = "strong"
+
+
+Value = str | float | None | Cell
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text or numbers under column names; None is shown as missing, quietly.
+
+    ``text`` names the columns that are words (set left, as the first always is).
     """
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[str | float | None]]
+    rows: Sequence[Sequence[Value]]
     caption: str
     text: Sequence[str] = ()
-    strong: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Markup of `figures.svg`, a caption, and a legend of (label, colour index) where the figure has none."""
+    """Markup of `figures.svg`, a caption, and a legend of (label, line) where the figure has none."""
 
     svg: str
     caption: str = ""
-    legend: Sequence[tuple[str, int]] = ()
+    legend: Sequence[tuple[str, Line]] = ()
     small: bool = False
     audio: bytes | None = field(default=None, repr=False)
     audio_label: str = ""
@@ -89,7 +100,7 @@ class Figures:
     """Figures side by side where the screen is wide enough, with one legend for all."""
 
     figures: Sequence[Figure]
-    legend: Sequence[tuple[str, int]] = ()
+    legend: Sequence[tuple[str, Line]] = ()
     caption: str = ""
 
 
@@ -113,36 +124,26 @@ def render(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
         lead=lead,
         sections=[(type(s).__name__, s) for s in grouped],
         contents=anchors if len(anchors) > 1 else [],
-        style=Markup(figures.css_variables() + _read("page.css")),
+        style=Markup(style.css_variables() + _read("page.css")),
     )
 
 
-def panels(drawn: Sequence[figures.Panel], caption: str = "") -> Figures:
+def panels(drawn: Sequence[curves.Panel], caption: str = "") -> Figures:
     """Panels of curves, each a figure of its own, with one legend and caption; those without a point are left out."""
     known = [p for p in drawn if any(np.size(x) for curve in p.curves for x, _ in curve.members)]
-    legend = dict.fromkeys((curve.label, curve.colour) for p in known for curve in p.curves)
+    legend = dict.fromkeys((curve.label, curve.line) for p in known for curve in p.curves)
     return Figures(
-        [Figure(figures.svg(figures.curves([p], legend=False), alt=figures.describe(p))) for p in known],
+        [Figure(style.svg(curves.curves([p], legend=False), alt=curves.describe(p))) for p in curves.agreed(known)],
         list(legend),
         caption,
     )
 
 
-def published_table(
-    caption: str,
-    rows: Sequence[Mapping[str, str | float | None]],
-    *,
-    published: str = "published",
-    here: str = "here",
-    text: Sequence[str] = (),
-) -> Table:
-    """A table of the paper with what came out here beside it; each row maps column names to values."""
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    strong = [c for c in columns if c == here or c.startswith(here + " ") or c.endswith(" " + here)]
-    for name in (published, here):
-        if not any(name in column for column in columns):
-            raise ValueError(f"published_table: no column {name!r} among {columns}")
-    return Table(columns, [[row.get(column) for column in columns] for row in rows], caption, text, strong)
+def table(caption: str, rows: Sequence[Mapping[str, Value]], *, text: Sequence[str] = ()) -> Table:
+    """A table from rows that map column names to values; columns without any value are left out."""
+    columns = dict.fromkeys(column for row in rows for column in row)
+    known = [c for c in columns if any(row.get(c) is not None for row in rows)]
+    return Table(known, [[row.get(column) for column in known] for row in rows], caption, text)
 
 
 def number(value: str | float | None) -> str:
@@ -176,13 +177,41 @@ def duration(seconds: float | None) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _swatch(colour: int) -> Markup:
-    dash = figures.dash(colour)
-    dashes = "" if dash == "-" else f' stroke-dasharray="{" ".join(str(2 * d) for d in dash[1])}"'
+_MARKERS = {
+    "o": "M9.2 4a2.8 2.8 0 1 0 5.6 0a2.8 2.8 0 1 0 -5.6 0z",
+    "s": "M9.5 1.5h5v5h-5z",
+    "^": "M12 1l3 5.6h-6z",
+    "v": "M12 7l3 -5.6h-6z",
+    "D": "M12 .6l3.4 3.4l-3.4 3.4l-3.4 -3.4z",
+    "d": "M12 .6l2 3.4l-2 3.4l-2 -3.4z",
+    "P": "M11 1h2v2h2v2h-2v2h-2v-2h-2v-2h2z",
+    "X": "M10 .8l2 2l2 -2l1.2 1.2l-2 2l2 2l-1.2 1.2l-2 -2l-2 2l-1.2 -1.2l2 -2l-2 -2z",
+    "*": "M12 .4l1 2.4h2.6l-2.1 1.6l.8 2.6l-2.3 -1.5l-2.3 1.5l.8 -2.6l-2.1 -1.6h2.6z",
+}
+"""Matplotlib's markers as paths around the middle of a swatch."""
+
+
+def _swatch(line: Line) -> Markup:
+    dashes = "" if line.dash == "-" else f' stroke-dasharray="{" ".join(str(1.6 * d) for d in line.dash[1])}"'
+    colour = f"var(--c{line.colour % len(style.LIGHT)})"
+    face = "var(--paper)" if line.hollow else colour
+    marker = _MARKERS.get(line.marker, _MARKERS["o"])
     return Markup(
         f'<svg class="swatch" viewBox="0 0 24 8" aria-hidden="true"><line x1="1" y1="4" x2="23" y2="4"'
-        f' style="stroke:var(--c{colour % len(figures.LIGHT)})"{dashes}></line></svg>'
+        f' style="stroke:{colour}"{dashes}></line><path d="{marker}" style="stroke:{colour};fill:{face}"></path></svg>'
     )
+
+
+def _cell(value: Value) -> Markup:
+    """A cell's text, in which no number breaks: what a line may end at is between words."""
+    inner = value.value if isinstance(value, Cell) else value
+    text = re.sub(r"(?<=\de)-(?=\d)", "\u2011", number(inner))
+    return Markup(escape(re.sub(r"(?<=\d) (?=±|(?:s|min|h)\b)|(?<=[±=]) | (?==)", "\u00a0", text)))
+
+
+def _cell_class(value: Value, column: str, table: Table) -> str:
+    kind = value.kind if isinstance(value, Cell) else "quiet" if value is None else ""
+    return " ".join(word for word in ("text" if column in table.text else "", kind) if word)
 
 
 def _data_uri(data: bytes) -> str:
@@ -194,8 +223,8 @@ def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"number": number, "swatch": _swatch, "data_uri": _data_uri, "markup": Markup}
-    environment.globals["zip"] = zip
+    environment.filters |= {"cell": _cell, "swatch": _swatch, "data_uri": _data_uri, "markup": Markup}
+    environment.globals |= {"zip": zip, "cell_class": _cell_class}
     return environment.from_string(_read("page.html"))
 
 

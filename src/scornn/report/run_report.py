@@ -4,15 +4,17 @@ import json
 import os
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from scornn.report import figures, page, spectrum, speech
-from scornn.report.figures import Curve, Panel
+from scornn.report import curves, figures, page, spectrum, speech, style
+from scornn.report.curves import Curve, Panel
 from scornn.report.page import (
     MISSING,
     Card,
     Cards,
+    Cell,
     Details,
     Figure,
     Figures,
@@ -20,13 +22,14 @@ from scornn.report.page import (
     Prose,
     Section,
     Table,
+    Value,
     duration,
     number,
     render,
-    words,
 )
 from scornn.report.runs import Run, find, finite, read
-from scornn.report.settings import Problem, Setting, differing, flatten, problems
+from scornn.report.settings import Problem, Setting, differing, flatten, problems, setting_name
+from scornn.report.tasks import explain, metric_words
 
 _MOST_SPECTRA = 12
 _FIRST = ("model.name", "model.hidden")
@@ -51,12 +54,15 @@ def _lead(runs: Sequence[Run]) -> str:
     unfinished = sum(not run.finished for run in runs)
     state = f"{unfinished} of them not finished. " if unfinished and len(runs) > 1 else ""
     seconds = sum(run.last("seconds") or 0.0 for run in runs)
-    dashed = "Dashed: the loss of the naive baseline." if any(run.baseline is not None for run in runs) else ""
-    return f"{count}, {duration(seconds)} of training. {state}{dashed}".strip()
+    dashed = "Dashed: the loss of the naive baseline. " if any(run.baseline is not None for run in runs) else ""
+    dotted = "Dotted: averaged weights." if any(run.has_average for run in runs) else ""
+    return f"{count}, {duration(seconds)} of training. {state}{dashed}{dotted}".strip()
 
 
 def _problem(problem: Problem, utterances: int) -> list[Section]:
-    sections: list[Section] = [Cards([_card(setting) for setting in problem.settings])]
+    about = explain(problem.runs[0])
+    sections: list[Section] = [Prose([about])] if about else []
+    sections.append(Cards([_card(setting) for setting in problem.settings]))
     notes = [f"{run.name}: {'; '.join(run.notes)}." for run in problem.runs if run.notes]
     spectra, reasons = _spectra(problem)
     if notes or reasons:
@@ -84,6 +90,9 @@ def _card(setting: Setting) -> Card:
     if best:
         better = max(best) if run.goal == "max" else min(best)
         lines.append(f"best of {len(best)} runs {number(better)}" if len(best) > 1 else f"best {number(better)}")
+    averaged = [v for v in (r.best("average") for r in setting.runs if r.has_average) if v is not None]
+    if averaged:
+        lines.append(f"averaged weights: best {number(statistics.fmean(averaged))}")
     chosen = [v for v in (r.chosen() for r in setting.runs) if v is not None]
     if chosen:
         lines.append(f"{number(statistics.fmean(chosen))} at the epoch chosen on validation")
@@ -97,13 +106,14 @@ def _card(setting: Setting) -> Card:
         unfinished = "" if all(r.finished for r in setting.runs) else ", not finished"
         lines.append(f"{span} steps, {duration(_mean_of(setting.runs, 'seconds'))}{unfinished}")
     value = number(statistics.fmean(values)) if values else MISSING
-    return Card(setting.label, value, f"{run.evaluation} {words(run.headline)}", lines, setting.colour)
+    name = f"{run.evaluation} {metric_words(run.headline, run.task)}"
+    return Card(setting.label, value, name, lines, setting.line)
 
 
 def _curves(problem: Problem) -> Figures:
     run = problem.runs[0]
     evaluation, headline = run.evaluation, run.headline
-    marks = [(f"baseline {number(run.baseline)}", run.baseline)] if run.baseline is not None else []
+    marks = [(f"baseline\n{number(run.baseline)}", run.baseline)] if run.baseline is not None else []
     loss = _series(problem, evaluation, "loss")
     figure_of = _series(problem, evaluation, headline)
     same = _equal(loss, figure_of)
@@ -112,22 +122,27 @@ def _curves(problem: Problem) -> Figures:
         panels.append(Panel(_title(evaluation, "loss"), loss, ylabel="loss", marks=marks))
     if headline != "loss" or evaluation != "train":
         shared = marks if same else []
-        panels.append(Panel(_title(evaluation, headline), figure_of, ylabel=words(headline), marks=shared))
+        name = metric_words(headline, run.task)
+        panels.append(Panel(_title(evaluation, name), figure_of, ylabel="loss" if same else name, marks=shared))
     sizes = [r.hidden for r in problem.runs if r.hidden and r.last("orthogonality") is not None]
-    panels.append(figures.orthogonality(_series(problem, None, "orthogonality"), sizes))
+    panels.append(curves.orthogonality(_series(problem, None, "orthogonality"), sizes))
     return page.panels(panels)
 
 
 def _series(problem: Problem, split: str | None, key: str) -> list[Curve]:
-    """A curve for each setting that has the metric, in the given split or in the first that has it."""
-    curves = []
-    for setting in problem.settings:
-        splits = [split] if split else ["train", "test", "valid"]
-        members = [next((s for s in (r.series(x, key) for x in splits) if s[0].size), None) for r in setting.runs]
-        known = [m for m in members if m is not None]
-        if known:
-            curves.append(Curve(setting.label, known, setting.colour))
-    return curves
+    """A curve for each setting that has the metric, in the given split or in the first that has it; then averages."""
+    drawn = []
+    for weights in ("raw", "average"):
+        for setting in problem.settings:
+            splits = [split] if split else ["train", "test", "valid"]
+            every = ([r.series(x, key, weights) for x in splits] for r in setting.runs)
+            members = [next((s for s in of if s[0].size), None) for of in every]
+            known = [m for m in members if m is not None]
+            if known:
+                average = weights == "average"
+                line = replace(setting.line, average=average)
+                drawn.append(Curve(setting.label + (", averaged weights" if average else ""), known, line))
+    return drawn
 
 
 def _equal(a: Sequence[Curve], b: Sequence[Curve]) -> bool:
@@ -137,8 +152,8 @@ def _equal(a: Sequence[Curve], b: Sequence[Curve]) -> bool:
     return bool(a) and values(a) == values(b)
 
 
-def _title(split: str, key: str) -> str:
-    return {"train": "Training", "valid": "Validation", "test": "Test"}.get(split, split) + f" {words(key)}"
+def _title(split: str, name: str) -> str:
+    return {"train": "Training", "valid": "Validation", "test": "Test"}.get(split, split) + f" {name}"
 
 
 def _spectra(problem: Problem) -> tuple[list[Section], list[str]]:
@@ -148,49 +163,51 @@ def _spectra(problem: Problem) -> tuple[list[Section], list[str]]:
             found, reason = spectrum.read(run.path)
             if reason:
                 reasons.append(f"{run.name}: {reason}.")
-            if found is None:
-                continue
-            away = float(np.abs(np.abs(found.eigenvalues) - 1).max(initial=0.0))
-            at = f" at step {number(found.step)}" if found.step is not None else ""
-            caption = f"{_run_label(setting, run)}{at}; farthest from the circle: {number(away)}"
-            alt = f"{found.eigenvalues.size} eigenvalues of W and the unit circle: {caption}"
-            figure = figures.spectrum(found.eigenvalues, setting.colour)
-            drawn.append(Figure(figures.svg(figure, alt=alt), caption, small=True))
+            for moment in found:
+                away = float(np.abs(np.abs(moment.eigenvalues) - 1).max(initial=0.0))
+                at = " at the start" if moment.step == 0 else f" at step {number(moment.step)}" if moment.step else ""
+                caption = f"{_run_label(setting, run)}{at}; farthest from the circle: {number(away)}"
+                alt = f"{moment.eigenvalues.size} eigenvalues of W and the unit circle: {caption}"
+                figure = figures.spectrum(moment.eigenvalues, setting.line.colour)
+                drawn.append(Figure(style.svg(figure, alt=alt), caption, small=True))
     if not drawn:
         return [], reasons
     if len(drawn) > _MOST_SPECTRA:
-        reasons.append(f"Spectra of the first {_MOST_SPECTRA} settings of {len(drawn)} are shown.")
+        reasons.append(f"The first {_MOST_SPECTRA} of {len(drawn)} spectra are shown.")
     return [Heading("Eigenvalues of W on the unit circle", 3), Figures(drawn[:_MOST_SPECTRA])], reasons
 
 
 def _results(problem: Problem) -> Table:
+    """A row for each run: its figures first, then what they cost and where they come from."""
     first = problem.runs[0]
     evaluation, headline = first.evaluation, first.headline
-    measured = [headline, *_metrics(problem, evaluation)]
-    shown = {f"{evaluation} {words(key)}": (evaluation, key) for key in measured}
-    if evaluation == "test":
-        shown |= {f"valid {words(headline)}": ("valid", headline)}
-    rows: list[dict[str, str | float | None]] = []
+    name = metric_words(headline, first.task)
+    rows: list[dict[str, Value]] = []
     for setting in problem.settings:
         for run in setting.runs:
-            rows.append(
-                {
-                    "run": setting.label,
-                    "seed": flatten(run.config).get("seed"),
-                    "parameters": finite(run.summary.get("parameters")),
-                    **{column: run.final(split, key) for column, (split, key) in shown.items()},
-                    f"best {words(headline)}": run.best(),
-                    "chosen on validation": run.chosen(),
-                    "‖WᵀW − I‖": run.last("orthogonality"),
-                    "steps": run.last("steps") or run.last("step"),
-                    "time": duration(run.last("seconds")),
-                    "s/step": finite(run.summary.get("seconds_per_step")),
-                    "state": "finished" if run.finished else "not finished",
-                }
-            )
-    columns = [column for column in rows[0] if any(row[column] is not None for row in rows)]
-    strong = [f"{evaluation} {words(headline)}"]
-    return Table(columns, [[row[column] for column in columns] for row in rows], "Results", ["state"], strong)
+            final = run.final(evaluation, headline)
+            row: dict[str, Value] = {"run": setting.label}
+            row[f"{evaluation} {name}"] = Cell(final) if final is not None and run.finished else final
+            row[f"best {name}"] = run.best()
+            if run.has_average:
+                row["averaged weights"] = run.final(evaluation, headline, "average")
+                row["best averaged"] = run.best("average")
+            row["chosen on validation"] = run.chosen()
+            for key in _metrics(problem, evaluation):
+                row[f"{evaluation} {metric_words(key, '')}"] = run.final(evaluation, key)
+            if evaluation == "test":
+                row[f"valid {name}"] = run.final("valid", headline)
+            row |= {
+                "parameters": finite(run.summary.get("parameters")),
+                "steps": run.last("steps") or run.last("step"),
+                "time": duration(run.last("seconds")),
+                "s/step": finite(run.summary.get("seconds_per_step")),
+                "‖WᵀW − I‖": run.last("orthogonality"),
+                "seed": flatten(run.config).get("seed"),
+                "state": "finished" if run.finished else "not finished",
+            }
+            rows.append(row)
+    return page.table("Results", rows, text=["state"])
 
 
 def _metrics(problem: Problem, split: str) -> list[str]:
@@ -212,7 +229,7 @@ def _settings_table(problem: Problem) -> list[Section]:
     if differ:
         labels = [setting.label for setting in problem.settings for _ in setting.runs]
         rows = [[label, *(config.get(key) for key in differ)] for label, config in zip(labels, flat, strict=True)]
-        sections.append(Table(["run", *differ], rows, "Settings that differ", differ))
+        sections.append(Table(["run", *map(setting_name, differ)], rows, "Settings that differ"))
     shared = {key: value for config in flat for key, value in config.items() if key not in differ}
     if shared:
         text = "\n".join(f"{key} = {value}" for key, value in shared.items())

@@ -14,25 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scornn.errors import DataError
+from scornn.report.models import look
 
 Series = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 _LARGEST = 1e100
 _FILES = ("config.json", "metrics.jsonl", "summary.json")
-_DISPLAY = {
-    "scornn": "scoRNN",
-    "lstm": "LSTM",
-    "rnn": "RNN",
-    "irnn": "IRNN",
-    "gru": "GRU",
-    "goru": "GORU",
-    "eurnn": "EURNN",
-    "ornn": "oRNN",
-    "exprnn": "expRNN",
-    "scurnn": "scuRNN",
-    "urnn": "restricted uRNN",
-    "full-urnn": "full uRNN",
-}
 
 
 @dataclass(frozen=True)
@@ -59,7 +46,7 @@ class Run:
 
     @property
     def display_model(self) -> str:
-        return _DISPLAY.get(self.model, self.model)
+        return look(self.model).label
 
     @property
     def hidden(self) -> int | None:
@@ -88,6 +75,15 @@ class Run:
         present = {row.get("split") for row in self.rows} | set(self._final())
         return next((split for split in ("test", "valid") if split in present), "train")
 
+    @property
+    def has_average(self) -> bool:
+        """Whether averaged weights were evaluated beside the raw ones."""
+        return bool(self.summary.get("average")) or any(row.get("weights") == "average" for row in self.rows)
+
+    @property
+    def epochs(self) -> float | None:
+        return finite(self.summary.get("epochs"))
+
     def series(self, split: str, key: str, weights: str = "raw") -> Series:
         """Steps and finite values of one metric, of raw or averaged weights; of a step written twice, the later one."""
         points: dict[float, float] = {}
@@ -99,11 +95,11 @@ class Run:
         steps = sorted(points)
         return np.array(steps, dtype=float), np.array([points[s] for s in steps], dtype=float)
 
-    def final(self, split: str, key: str) -> float | None:
+    def final(self, split: str, key: str, weights: str = "raw") -> float | None:
         """The last value: the summary's, or where there is none the last line's."""
-        value = finite(mapping(self._final().get(split)).get(key))
+        value = finite(mapping(mapping(self._figures(weights).get("final")).get(split)).get(key))
         if value is None:
-            values = self.series(split, key)[1]
+            values = self.series(split, key, weights)[1]
             value = float(values[-1]) if values.size else None
         return value
 
@@ -111,17 +107,24 @@ class Run:
         """What the summary's last evaluation measured."""
         return [key for key, value in mapping(self._final().get(split)).items() if finite(value) is not None]
 
-    def best(self) -> float | None:
+    def best(self, weights: str = "raw") -> float | None:
         """The best value of the headline metric on the evaluation split."""
-        value = finite(mapping(self.summary.get("best")).get("value"))
+        value = finite(mapping(self._figures(weights).get("best")).get("value"))
         if value is None:
-            values = self.series(self.evaluation, self.headline)[1]
+            values = self.series(self.evaluation, self.headline, weights)[1]
             value = float(values.max() if self.goal == "max" else values.min()) if values.size else None
         return value
 
-    def chosen(self) -> float | None:
+    def chosen(self, weights: str = "raw") -> float | None:
         """The headline metric on test at the epoch chosen on validation, where the run has a validation split."""
-        return finite(mapping(self.summary.get("best_by_valid")).get("value"))
+        return finite(mapping(self._figures(weights).get("best_by_valid")).get("value"))
+
+    def at_chosen(self, split: str, metric: str, weights: str = "raw") -> float | None:
+        """A metric at the evaluation that was best on validation."""
+        step = finite(mapping(self._figures(weights).get("best_by_valid")).get("step"))
+        steps, values = self.series(split, metric, weights)
+        at = values[steps == step] if step is not None else values[:0]
+        return float(at[-1]) if at.size else None
 
     def last(self, key: str) -> float | None:
         """The newest finite value of a key in any split, the summary first."""
@@ -133,6 +136,10 @@ class Run:
 
     def _section(self, key: str) -> dict[str, Any]:
         return mapping(self.config.get(key))
+
+    def _figures(self, weights: str) -> dict[str, Any]:
+        """The part of the summary that holds the figures of raw or of averaged weights."""
+        return self.summary if weights == "raw" else mapping(self.summary.get(weights))
 
     def _final(self) -> dict[str, Any]:
         return mapping(self.summary.get("final"))
@@ -170,9 +177,9 @@ def read(path: str | os.PathLike[str]) -> Run:
     if not any((path / name).is_file() for name in _FILES):
         raise DataError(f"{path}: expected a run directory with {', '.join(_FILES)}, found none of them")
     notes: list[str] = []
-    config = _read_object(path / "config.json", notes)
+    config = read_object(path / "config.json", notes)
     rows = _read_lines(path / "metrics.jsonl", notes)
-    summary = _read_object(path / "summary.json", notes)
+    summary = read_object(path / "summary.json", notes)
     if summary and summary.get("finished") is not True:
         notes.append("the run is not finished: figures are the latest so far")
     unbounded = sum("loss" in row and finite(row["loss"]) is None for row in rows)
@@ -181,7 +188,8 @@ def read(path: str | os.PathLike[str]) -> Run:
     return Run(path, config, summary, rows, tuple(notes))
 
 
-def _read_object(path: Path, notes: list[str]) -> dict[str, Any]:
+def read_object(path: Path, notes: list[str]) -> dict[str, Any]:
+    """The object in a JSON file; an empty one, and a note, where there is none."""
     if not path.exists():
         notes.append(f"no {path.name}")
         return {}

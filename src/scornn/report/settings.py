@@ -1,22 +1,47 @@
 """Which runs belong together: problems, settings within a problem, and the seeds of a setting.
 
 A problem is what runs can be compared on (a task at one length, one data set). A setting is everything else
-but the seed. Each setting of a problem has a colour of its own; a model keeps its colour from problem to problem.
+but the seed. Colour and marker are the model's; settings of one model are told apart by their dash.
 """
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scornn.report.runs import Run, mapping
+from scornn.report.curves import Line
+from scornn.report.models import look
+from scornn.report.runs import Run, finite, mapping
 
 _PROBLEM = ("length", "permuted", "dataset", "corpus")
 _NOT_A_SETTING = (
     *("format", "seed", "name", "data", "threads"),
     *("eval_every", "checkpoint_every", "log_every", "stop_when"),
 )
-_DISPLAY = {"copying": "Copying", "adding": "Adding", "speech": "Speech"}
+_LABELS = {"copying": "Copying", "adding": "Adding", "speech": "Speech"}
+_NAMES = {
+    "optimizer.rest.lr": "rate",
+    "optimizer.recurrent.lr": "rate of A",
+    "optimizer.bias": "rate of b",
+    "optimizer.rest.kind": "optimizer",
+    "optimizer.recurrent.kind": "optimizer of A",
+    "optimizer.schedule.kind": "schedule",
+    "optimizer.average.decay": "decay of the average",
+    "model.name": "model",
+    "model.hidden": "n",
+    "model.readout.width": "readout width",
+    "task.length": "T",
+    "task.corpus": "corpus",
+    "task.train_size": "training samples",
+    "task.test_size": "test samples",
+    "task.batch": "batch",
+}
+
+
+def setting_name(key: str) -> str:
+    """A dotted config key as people say it: which rate is which."""
+    return _NAMES.get(key, key.removeprefix("model.options."))
 
 
 @dataclass(frozen=True)
@@ -25,7 +50,7 @@ class Setting:
 
     label: str
     runs: tuple[Run, ...]
-    colour: int
+    line: Line
 
 
 @dataclass(frozen=True)
@@ -41,28 +66,28 @@ class Problem:
 
 
 def problems(runs: Sequence[Run]) -> list[Problem]:
-    """Group runs, in the order in which they first appear."""
+    """Group runs: problems in the order in which their tasks first appear, and of one task by length."""
     by_title: dict[str, dict[str, list[Run]]] = {}
+    tasks: dict[str, int] = {}
     for run in runs:
+        tasks.setdefault(run.task, len(tasks))
         by_title.setdefault(_title(run), {}).setdefault(_identity(run), []).append(run)
-    preferred: dict[str, int] = {}
-    for run in runs:
-        preferred.setdefault(run.model, len(preferred))
-    return [Problem(title, _settings(list(groups.values()), preferred)) for title, groups in by_title.items()]
+
+    def order(title: str) -> tuple[int, float]:
+        run = next(iter(by_title[title].values()))[0]
+        return tasks[run.task], finite(mapping(run.config.get("task")).get("length")) or 0.0
+
+    return [Problem(title, _settings(list(by_title[title].values()))) for title in sorted(by_title, key=order)]
 
 
-def _settings(groups: list[list[Run]], preferred: dict[str, int]) -> tuple[Setting, ...]:
-    colours: dict[int, int] = {}
-    for k, group in enumerate(groups):
-        if preferred[group[0].model] not in colours.values():
-            colours[k] = preferred[group[0].model]
-    for k in range(len(groups)):
-        if k not in colours:
-            colours[k] = next(c for c in range(len(groups) + 1) if c not in colours.values())
-    labels = _labels([group[0] for group in groups])
-    return tuple(
-        Setting(label, tuple(group), colours[k]) for k, (label, group) in enumerate(zip(labels, groups, strict=True))
-    )
+def _settings(groups: list[list[Run]]) -> tuple[Setting, ...]:
+    labels, seen = _labels([group[0] for group in groups]), Counter[str]()
+    settings = []
+    for label, group in zip(labels, groups, strict=True):
+        model = group[0].model
+        settings.append(Setting(label, tuple(group), Line.of(look(model), seen[model])))
+        seen[model] += 1
+    return tuple(settings)
 
 
 def _labels(runs: Sequence[Run]) -> list[str]:
@@ -73,14 +98,14 @@ def _labels(runs: Sequence[Run]) -> list[str]:
             same = [k for k, other in enumerate(labels) if other == label]
             if len(same) > 1:
                 for k, more in zip(same, extend([runs[k] for k in same]), strict=True):
-                    labels[k] += f" {more}" if more else ""
+                    labels[k] += f", {more}" if more else ""
     return labels
 
 
 def _what_differs(runs: Sequence[Run]) -> list[str]:
     keys = [key for key in differing(runs) if key.split(".")[0] not in _NOT_A_SETTING][:3]
     return [
-        " ".join(f"{key.split('.')[-1]}={flatten(r.config)[key]}" for key in keys if key in flatten(r.config))
+        ", ".join(f"{setting_name(key)} {flatten(r.config)[key]}" for key in keys if key in flatten(r.config))
         for r in runs
     ]
 
@@ -118,7 +143,7 @@ def _title(run: Run) -> str:
     if "mnist" in run.task:
         data = "Fashion-MNIST" if task.get("dataset") == "fashion" else "MNIST"
         return f"Permuted {data}" if permuted else data
-    title = _DISPLAY.get(run.task, run.task)
+    title = _LABELS.get(run.task, run.task)
     return title + "".join(
         f", {'T = ' if key == 'length' else ''}{task[key]}"
         for key in _PROBLEM

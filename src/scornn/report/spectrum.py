@@ -23,23 +23,23 @@ class Spectrum:
     step: int | None
 
 
-def read(run: str | os.PathLike[str]) -> tuple[Spectrum | None, str]:
-    """The spectrum, or None with the reason in words ("" where the model has no orthogonal or unitary W).
+def read(run: str | os.PathLike[str]) -> tuple[list[Spectrum], str]:
+    """The spectra at the start and now, in time; or none, with the reason in words.
 
-    torch is imported only if a checkpoint is newer than ``spectrum.json``.
+    The reason is "" where the model has no orthogonal or unitary W. torch is imported only if a checkpoint is newer
+    than ``spectrum.json``.
     """
     run = Path(run)
     kept, problem = _read_file(run / FILE)
     newest = newest_checkpoint(run)
-    if newest is None or (kept is not None and kept.step is not None and kept.step >= newest[0]):
-        if kept is None and not problem:
+    if newest is None or (kept and (kept[-1].step or 0) >= newest[0]):
+        if not kept and not problem:
             problem = f"no spectrum of W: neither a checkpoint nor {FILE} is here"
         return kept, problem
     try:
-        W = _recurrent_matrix(run, newest[1])
+        return _of_checkpoint(run, newest), ""
     except Exception as error:  # whatever a damaged or foreign checkpoint leads to: the page is made without it
         return kept, problem or f"no spectrum of W: {newest[1].name} cannot be used ({_first_line(error)})"
-    return (None, "") if W is None else (Spectrum(np.linalg.eigvals(W), newest[0]), "")
 
 
 def write(run: str | os.PathLike[str]) -> Path | None:
@@ -52,15 +52,15 @@ def write(run: str | os.PathLike[str]) -> Path | None:
     if newest is None:
         raise CheckpointError(f"{run}: no complete checkpoint in it, so no W to take the spectrum of")
     try:
-        W = _recurrent_matrix(run, newest[1])
+        found = _of_checkpoint(run, newest)
     except ScornnError:
         raise
     except Exception as error:
         raise CheckpointError(f"{newest[1]}: cannot rebuild the layer from it: {_first_line(error)}") from error
-    if W is None:
+    if not found:
         return None
-    eigenvalues = [[float(z.real), float(z.imag)] for z in np.linalg.eigvals(W)]
-    durable.write_json(run / FILE, {"step": newest[0], "eigenvalues": eigenvalues})
+    start, now = ([[float(z.real), float(z.imag)] for z in s.eigenvalues] for s in found)
+    durable.write_json(run / FILE, {"step": newest[0], "eigenvalues": now, "start": start})
     return run / FILE
 
 
@@ -74,8 +74,8 @@ def newest_checkpoint(run: Path) -> tuple[int, Path] | None:
     return max(found, default=None)
 
 
-def _recurrent_matrix(run: Path, checkpoint: Path) -> NDArray[Any] | None:
-    """W of the first layer, rebuilt from the config and the weights; None where it is not constrained."""
+def _of_checkpoint(run: Path, newest: tuple[int, Path]) -> list[Spectrum]:
+    """W of the first layer as the seed draws it, and with the weights; nothing where it is not constrained."""
     import torch
 
     from scornn import nn
@@ -83,16 +83,23 @@ def _recurrent_matrix(run: Path, checkpoint: Path) -> NDArray[Any] | None:
 
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     model = mapping(config.get("model"))
-    saved = checkpoints.load(checkpoint).model
+    saved = checkpoints.load(newest[1]).model
     weights = {key.removeprefix("layer."): value for key, value in saved.items() if key.startswith("layer.")}
     size = _input_size(weights, str(mapping(config.get("task")).get("name")))
-    layer: Any = nn.build(str(model["name"]), size, model["hidden"], **mapping(model.get("options")))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(config.get("seed", 0)))
+        layer: Any = nn.build(str(model["name"]), size, model["hidden"], **mapping(model.get("options")))
     if layer.orthogonality_error() is None:
-        return None
-    layer.load_state_dict(weights)
-    with torch.no_grad():
-        W = layer.weight_hh_l0
-    return np.asarray(W.to("cpu", torch.complex128 if W.is_complex() else torch.float64).numpy())
+        return []
+    found = []
+    for step in (0, newest[0]):
+        if step:
+            layer.load_state_dict(weights)
+        with torch.no_grad():
+            W = layer.weight_hh_l0
+        matrix = np.asarray(W.to("cpu", torch.complex128 if W.is_complex() else torch.float64).numpy())
+        found.append(Spectrum(np.linalg.eigvals(matrix), step))
+    return found
 
 
 def _input_size(weights: dict[str, Any], task: str) -> int:
@@ -107,18 +114,20 @@ def _input_size(weights: dict[str, Any], task: str) -> int:
     return int(size)
 
 
-def _read_file(path: Path) -> tuple[Spectrum | None, str]:
+def _read_file(path: Path) -> tuple[list[Spectrum], str]:
     if not path.exists():
-        return None, ""
+        return [], ""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        pairs = np.array(content["eigenvalues"], dtype=float).reshape(-1, 2)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return None, f"{FILE} is damaged"
-    if not np.isfinite(pairs).all():
-        return None, f"{FILE} is damaged: it holds NaN or infinity"
+        pairs = [np.array(content.get(key, []), dtype=float).reshape(-1, 2) for key in ("start", "eigenvalues")]
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return [], f"{FILE} is damaged"
+    if not all(np.isfinite(some).all() for some in pairs) or not pairs[1].size:
+        return [], f"{FILE} is damaged: it holds NaN, infinity or nothing"
     step = finite(content.get("step"))
-    return Spectrum(pairs[:, 0] + 1j * pairs[:, 1], None if step is None else int(step)), ""
+    start, now = (some[:, 0] + 1j * some[:, 1] for some in pairs)
+    first = [Spectrum(start, 0)] if start.size else []
+    return [*first, Spectrum(now, None if step is None else int(step))], ""
 
 
 def _first_line(error: BaseException) -> str:

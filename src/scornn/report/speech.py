@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scornn.report import figures
+from scornn.report import figures, style
 from scornn.report.page import Figure, Figures, Heading, Prose, Section, Table, words
 from scornn.report.runs import clean, finite, mapping
 
@@ -98,7 +98,7 @@ def _side_by_side(
         scale = f"{limits[0]:.0f} to {limits[1]:.0f} dB"
         alt = f"Spectrogram of {name}, {kind}: {frames} frames of {bins} bins, {scale}"
         caption = ", ".join(f"{words(key)} {value:.3g}" for key, value in marks.items()) if kind == "predicted" else ""
-        drawn.append(Figure(figures.svg(figure, alt=alt), caption, audio=sounds[kind], audio_label=f"{name}, {kind}"))
+        drawn.append(Figure(style.svg(figure, alt=alt), caption, audio=sounds[kind], audio_label=f"{name}, {kind}"))
     return Figures(drawn)
 
 

@@ -12,8 +12,8 @@ from scornn.errors import ScornnError, UsageError
 from scornn.paper.presets import resolve
 from scornn.sweep.space import Axis, Value, parse
 from scornn.train.config import Config, to_table
-from scornn.train.distributed import default_threads
-from scornn.train.engine import Weights, build_model
+from scornn.train.distributed import World, default_threads
+from scornn.train.engine import Engine, Weights, build_model
 from scornn.train.tables import Table, assign, merge, read
 from scornn.train.validate import convert
 
@@ -117,9 +117,12 @@ def objective(settings: Table) -> Objective:
 def check(plan: Plan) -> Plan:
     """Refuse what no trial could run, before anything is made; the plan comes back with its evaluations set."""
     base = resolve(plan.settings)[0]
-    if plan.weights == "average" and base.optimizer.average is None:
-        raise UsageError("--weights average: the settings average nothing; give --set optimizer.average.decay=0.999")
     task = _task(base)
+    if plan.weights == "average" and Engine(base, task, World()).average is None:
+        raise UsageError(
+            f"--weights average: {base.model.name} with these settings averages nothing; "
+            "give --set optimizer.average.decay=0.999, or another model"
+        )
     for axis in axes(plan):
         for value in axis.probes:
             try:

@@ -160,6 +160,7 @@ class _Jobs:
                 self._ask_to_stop()
                 for process in self._processes:
                     process.wait()
+        self._trials.take_back()
         self._overview.refresh()
         return stop.signal or 0, code
 

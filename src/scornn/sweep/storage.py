@@ -56,11 +56,13 @@ def journal_path(where: str, directory: Path) -> Path:
 def _database(url: str) -> "BaseStorage":
     from optuna.storages import RDBStorage, get_storage
     from sqlalchemy import exc
+    from sqlalchemy.pool import NullPool
 
     scheme, _, rest = url.partition("://")
     shown = without_password(url)
     try:
-        options: dict[str, Any] = {} if scheme.startswith("sqlite") else {"pool_pre_ping": True}
+        # A connection for each question: trials take minutes, and a pool would hold one that the server has dropped.
+        options: dict[str, Any] = {"poolclass": NullPool}
         return get_storage(RDBStorage(f"{_DRIVERS.get(scheme, scheme)}://{rest}", engine_kwargs=options))
     except ModuleNotFoundError as error:
         package = _PACKAGES.get(error.name or "", error.name)

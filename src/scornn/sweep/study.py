@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 _ATTRIBUTE = "scornn"
 
 
-def tickets(plan: Plan, axes: Sequence[Axis]) -> list[dict[str, Value]]:
-    """The values that each trial is given beforehand: all of a grid's, none of a sampler's."""
+def tickets(plan: Plan, axes: Sequence[Axis], given: Sequence[dict[str, Value]] = ()) -> list[dict[str, Value]]:
+    """The values that each trial is given beforehand: all of a grid's, those ``given`` first; none of a sampler's."""
     if plan.sampler != "grid":
         return [{} for _ in range(plan.trials)]
     points = grid(axes)
     if plan.trials < len(points):  # a part of the grid that is spread over it
         random.Random(plan.seed).shuffle(points)
-    return points[: plan.trials]
+    return [*given, *(point for point in points if point not in given)][: plan.trials]
 
 
 class Trials:
@@ -78,7 +78,8 @@ class Trials:
 
         with self.errors():
             known = {trial.user_attrs.get("ticket") for trial in self.study.get_trials(deepcopy=False)}
-            for number, values in enumerate(tickets(self.plan, self.axes)):
+            given = [trial.system_attrs["fixed_params"] for trial in self.all()]
+            for number, values in enumerate(tickets(self.plan, self.axes, given)):
                 if number not in known:
                     self.study.enqueue_trial(values, user_attrs={"ticket": number})
             # Two processes may have filled at once: of each ticket the first one counts.
@@ -101,11 +102,7 @@ class Trials:
         from optuna.trial import Trial, TrialState
 
         with held(self._claim_lock()), self.errors():
-            trials = self.all()
-            for trial in trials:
-                if trial.state == TrialState.RUNNING and not self._runs(trial):
-                    with suppress(UpdateFinishedTrialError):
-                        self.storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+            self._take_back()
             for trial in self.all():
                 if trial.state != TrialState.WAITING:
                     continue
@@ -117,6 +114,20 @@ class Trials:
                         self.study.sampler = self._sampler(trial.number)
                         return Trial(self.study, trial._trial_id)
         return None
+
+    def take_back(self) -> None:
+        """Let trials of processes that are gone wait again. Only for a process that runs none itself."""
+        with held(self._claim_lock()), self.errors():
+            self._take_back()
+
+    def _take_back(self) -> None:
+        from optuna.exceptions import UpdateFinishedTrialError
+        from optuna.trial import TrialState
+
+        for trial in self.all():
+            if trial.state == TrialState.RUNNING and not self._runs(trial):
+                with suppress(UpdateFinishedTrialError):
+                    self.storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
 
     def _claim_lock(self) -> Path:
         """One for all processes that can see the journal, or this directory."""
@@ -140,7 +151,7 @@ class Trials:
         from optuna.pruners import MedianPruner, NopPruner, SuccessiveHalvingPruner
 
         if self.plan.prune == "halving":
-            return SuccessiveHalvingPruner(min_resource=max(1, total // 9), reduction_factor=3)
+            return SuccessiveHalvingPruner(min_resource=max(1, total // 8), reduction_factor=2)
         return MedianPruner(4, n_warmup_steps=total // 6) if self.plan.prune == "median" else NopPruner()
 
     def release(self, trial_id: int) -> None:

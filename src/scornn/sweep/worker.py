@@ -24,7 +24,7 @@ from scornn.train.signals import StopRequest
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
-_REPORTS = 18
+_REPORTS = 16
 """Looks at the training loss of a run that may be pruned by it."""
 _MOST_ATTEMPTS = 5
 """Processes that may die over a trial without bringing it on by a checkpoint."""
@@ -185,6 +185,8 @@ class Watch(Silent):
 
 def figures_of(summary: Mapping[str, Any], weights: str, objective: plans.Objective) -> tuple[float, float]:
     """A finished run's value, and its headline metric on the test split at the same step."""
+    if weights == "average" and "average" not in summary:
+        raise UsageError(f"the weights of {summary['model']} are not averaged, but averaged ones are to be judged")
     figures = summary["average"] if weights == "average" else summary
     if objective.split == "valid":
         return float(figures["best_by_valid"]["valid"]), float(figures["best_by_valid"]["value"])

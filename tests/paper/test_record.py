@@ -13,12 +13,12 @@ import pytest
 
 from scornn.cli import main
 from scornn.errors import DataError, UsageError
-from scornn.paper import match
+from scornn.paper import match, record, verdict
+from scornn.paper import page as reproduction
 from scornn.paper.items import ITEMS
 from scornn.paper.presets import presets
 from scornn.paper.reproduce import Request, reproduce
-from scornn.report import record, reproduction
-from scornn.report.results import collect
+from scornn.paper.results import collect, records
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -91,9 +91,13 @@ def test_numbers_come_from_the_runs_and_say_their_length(results: Path) -> None:
     scornn = numbers["copying-1000-scornn-190", "cross-entropy"]
     assert len(scornn.values) == 3
     assert scornn.deviation is not None
-    assert scornn.budget == "paper: 10,000 iterations"
-    assert numbers["copying-1000-lstm-68", "recall"].budget == "short: 4,000 of 10,000 iterations"
-    assert numbers["copying-2000-scornn-190", "recall"].budget == "missing"
+    assert scornn.budget == "paper: 10,000 iterations; seeds 1, 2, 3"
+    assert numbers["copying-1000-lstm-68", "recall"].budget == "short: 4,000 of 10,000 iterations; seed 5544"
+    assert numbers["copying-2000-scornn-190", "recall"].budget == ""
+    assert (scornn.verdict, scornn.complete) == (verdict.MET, True)
+    lstm = numbers["copying-1000-lstm-68", "cross-entropy"]
+    assert (lstm.verdict, lstm.complete) == (verdict.AGREES, False)
+    assert numbers["copying-2000-scornn-190", "cross-entropy"].verdict == verdict.NOT_RUN
     assert [run.name for run in found.others] == ["copying-5000-scornn-190-s5544"]
     finals = []
     for seed in (1, 2, 3):
@@ -110,10 +114,13 @@ def test_the_page_shows_every_item_and_says_what_is_missing(
     assert page.open == []
     for item in ITEMS.values():
         assert f"{item.title} ({item.source})" in page.text
-    assert "2 of the 80 rows and curves have a result here" in page.text
-    assert "Missing: 8 of 10." in page.text
+    assert "Of 94 published figures: 1 met or beaten, 1 direction agrees, 92 not run." in page.text
+    assert "Not run: 8 of 10 published figures" in page.text
     assert "Beyond the paper" in page.text
-    assert "3 seeds" in page.text
+    assert "T 5,000 instead of 2,000" in page.text
+    assert "seeds 1, 2, 3" in page.text
+    assert "5544" in page.text
+    assert "5,544" not in page.text
     assert "9.26" in page.text  # published, with nothing beside it
     assert page.named("script") == []
 
@@ -123,18 +130,22 @@ def test_the_table_of_the_readme(results: Path, tmp_path: Path) -> None:
     readme.write_text(f"before\n{record.BEGIN}\nold\n{record.END}\nafter\n")
     record.rebuild(results, readme)
     text = readme.read_text()
-    assert text.startswith(f"before\n{record.BEGIN}\n| problem |")
+    assert text.startswith(f"before\n{record.BEGIN}\nOf 94 published figures: 1 met or beaten")
+    assert "| problem | model | figure | published | here | averaged weights | verdict | how |\n| --- |" in text
     assert text.endswith(f"fig-copying.svg)\n{record.END}\nafter\n")
     assert "| copying, T = 1000 | scoRNN n=190 | cross-entropy | converges immediately to zero" in text
-    assert "paper: 10,000 iterations; 3 seeds" in text
+    rows = {line.split(" | ")[1]: line for line in text.splitlines() if line.startswith("| copying")}
+    assert "± " in rows["scoRNN n=190"].partition("**")[2]
+    assert rows["scoRNN n=190"].endswith("| met or beaten | paper: 10,000 iterations; seeds 1, 2, 3 |")
+    assert "**" not in rows["LSTM n=68"]
     assert text.count("](results/figures/") == 1
     assert "old" not in text
     with pytest.raises(UsageError, match="no place for the table"):
         record.with_table("nothing", "table")
 
 
-def test_a_run_made_for_another_figure_is_not_in_the_table(tmp_path: Path, runs: SimpleNamespace) -> None:
-    runs.make(tmp_path / "made", whole("copying-1000-scornn-190"), steps=99)
+def test_a_run_under_a_third_of_its_protocol_is_not_in_the_table(tmp_path: Path, runs: SimpleNamespace) -> None:
+    runs.make(tmp_path / "made", whole("copying-1000-scornn-190"), steps=3330)
     record.record([tmp_path / "made"], tmp_path / "results", None)
     assert "scoRNN" not in record.table(collect(tmp_path / "results"))
 
@@ -147,9 +158,11 @@ def test_an_open_corpus_is_not_set_beside_the_papers(tmp_path: Path, runs: Simpl
     rows += [{"step": 100, "split": split, "loss": 9.0, "mse": 9.0, "mse_padded": 3.0} for split in ("valid", "test")]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     summary = json.loads((run / "summary.json").read_text())
-    (run / "summary.json").write_text(json.dumps({**summary, "best_by_valid": {"step": 100, "value": 9.0}}))
+    summary |= {"best_by_valid": {"step": 100, "value": 9.0}, "epochs": 100}
+    (run / "summary.json").write_text(json.dumps(summary))
     found = collect(tmp_path / "results")
-    assert "| speech (iban) | scoRNN n=224 | eval MSE | 8.5 on TIMIT | **3** |" in record.table(found)
+    row = "| speech (iban) | scoRNN n=224 | eval MSE (padded) | 8.5 on TIMIT | 3 |  | not comparable |"
+    assert row in record.table(found)
     assert "On the corpus iban, not on TIMIT" in reproduction.render(found)
 
 
@@ -182,6 +195,7 @@ def test_measurements_are_recorded(tmp_path: Path) -> None:
     found = collect(tmp_path / "results")
     timing = next(n for n in found.numbers(ITEMS["table-timing"]) if n.preset is presets()["mnist-scornn-170"])
     assert timing.values == (1.1,)
+    assert timing.verdict == verdict.MET
     assert timing.budget == "40 steps timed, scaled to 1,100"
     assert "a processor" in (tmp_path / "results" / "README.md").read_text()
     assert "minutes per epoch" in reproduction.render(found)
@@ -191,6 +205,96 @@ def test_remarks_are_shown_beside_their_row(results: Path) -> None:
     remarks = {"copying-1000-lstm-68": "The forget bias was tried at -4 too."}
     (results / "remarks.json").write_text(json.dumps(remarks))
     assert "LSTM n=68: The forget bias was tried at -4 too." in reproduction.render(collect(results))
+
+
+def recorded(
+    path: Path, runs: SimpleNamespace, config: dict[str, Any], raw: float, average: float, epochs: float
+) -> None:
+    """A made-up run of MNIST with the best accuracies of its weights and of their average."""
+    run: Path = runs.make(path, config, steps=100)
+    summary = json.loads((run / "summary.json").read_text())
+    summary |= {"epochs": epochs, "best": {"value": raw, "step": 100}, "average": {"best": {"value": average}}}
+    (run / "summary.json").write_text(json.dumps(summary))
+
+
+@pytest.mark.parametrize(
+    ("raw", "average", "epochs", "expected"),
+    [
+        (0.9641, 0.9731, 70, verdict.MET),
+        (0.9726, 0.9, 20, verdict.MET),
+        (0.9641, 0.9650, 70, verdict.AGREES),
+        (0.9641, 0.9650, 30, verdict.AGREES),
+        (0.9641, 0.9650, 20, verdict.SHORT),
+        (0.9, 0.91, 69, verdict.SHORT),
+        (0.9, 0.91, 70, verdict.MISSED),
+    ],
+)
+def test_verdicts_on_a_number(
+    raw: float, average: float, epochs: float, expected: str, tmp_path: Path, runs: SimpleNamespace
+) -> None:
+    recorded(tmp_path / "run", runs, whole("mnist-scornn-170"), raw, average, epochs)
+    found = collect(tmp_path).numbers(ITEMS["table-mnist"])[0]
+    assert (found.values, found.averaged) == ((raw,), (average,))
+    assert found.verdict == expected
+    assert found.complete == (epochs == 70)
+
+
+@pytest.mark.parametrize(
+    ("preset", "losses", "epochs", "expected"),
+    [
+        ("adding-750-scornn-170", (0.17, 0.08), 10, verdict.AGREES),
+        ("adding-750-scornn-170", (0.17, 0.01), 5, verdict.MET),
+        ("adding-750-scornn-170", (0.17, 0.17), 5, verdict.SHORT),
+        ("adding-750-scornn-170", (0.17, 0.17), 10, verdict.MISSED),
+        ("adding-200-ornn-128", (0.05, 0.17), 1, verdict.MET),
+        ("adding-750-eurnn-512", (0.9, 0.17), 1, verdict.MET),
+        ("adding-750-eurnn-512", (0.17, 0.17), 1, verdict.SHORT),
+    ],
+)
+def test_verdicts_on_a_curve(
+    preset: str, losses: tuple[float, float], epochs: float, expected: str, tmp_path: Path, runs: SimpleNamespace
+) -> None:
+    run = runs.make(tmp_path / "run", whole(preset), steps=100)
+    rows = [{"step": 50 * k, "split": "test", "loss": y, "mse": y} for k, y in enumerate(losses, start=1)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    summary = json.loads((run / "summary.json").read_text())
+    final = {"test": {"loss": losses[-1], "mse": losses[-1]}}
+    (run / "summary.json").write_text(json.dumps({**summary, "epochs": epochs, "final": final}))
+    numbers = collect(tmp_path).numbers(ITEMS["fig-adding"])
+    assert next(n for n in numbers if n.preset.name == preset and n.measure == "MSE").verdict == expected
+
+
+def test_every_claim_can_be_tested() -> None:
+    said = [p for preset in presets().values() for p in preset.published]
+    assert {p.claim for p in said if p.value is None} == set(verdict.CLAIMS)
+    assert all(not p.claim for p in said if p.value is not None)
+
+
+def test_settings_beyond_the_paper_stand_beside_its_figure(
+    tmp_path: Path, runs: SimpleNamespace, dom: Callable[[str], Any]
+) -> None:
+    for seed, accuracy in ((1, 0.94), (2, 0.95), (3, 0.96)):
+        config = whole("pmnist-scornn-170-recipe", seed)
+        recorded(tmp_path / f"s{seed}", runs, config, accuracy, accuracy + 0.01, 20)
+    found = collect(tmp_path)
+    assert found.others == []
+    number = next(n for n in found.numbers(ITEMS["table-mnist"], beyond=True) if n.values)
+    assert number.verdict == verdict.MET
+    row = next(line for line in record.table(found).splitlines() if line.startswith("| permuted"))
+    assert row.startswith(
+        "| permuted MNIST | scoRNN n=170 | 0.943 | **0.95 ± 0.01** | 0.96 ± 0.01 | twice the learning"
+    )
+    assert row.endswith("| beyond: 20 epochs; seeds 1, 2, 3 |")
+    text = dom(reproduction.render(found)).text
+    assert "Beyond the paper: the same problem, set otherwise" in text
+    assert "94 not run" in text
+    assert {row["preset"] for row in records(found) if row["beyond"]} == {"pmnist-scornn-170-recipe"}
+
+
+def test_a_page_of_one_item_lists_that_item_and_says_why_norms_start_higher() -> None:
+    text = reproduction.render(collect(ROOT / "results"), [ITEMS["fig-gradients"]])
+    assert "divided once more by the 50 samples of the batch it is 0.008055" in text
+    assert "Copying problem" not in text
 
 
 def test_the_readme_and_the_results_page_are_what_the_results_make() -> None:

@@ -15,13 +15,16 @@ from typing import Any
 from scornn import durable
 from scornn.errors import DataError, UsageError
 from scornn.paper import match
+from scornn.paper.figures import write_figures
 from scornn.paper.items import ITEMS
+from scornn.paper.page import counted, difference
+from scornn.paper.results import Number, Results, collect, label, spread
+from scornn.paper.verdict import ENOUGH
 from scornn.report import spectrum
 from scornn.report.page import duration, number
-from scornn.report.paper_figures import write_figures
-from scornn.report.results import Results, collect, label
 from scornn.report.runs import finite, mapping
 from scornn.report.runs import read as read_run
+from scornn.report.tasks import metric_words
 from scornn.tasks import catalogue
 
 LARGEST = 200_000
@@ -29,7 +32,6 @@ LARGEST = 200_000
 BEGIN, END = "<!-- results: written by `scornn reproduce record` -->", "<!-- end of results -->"
 _MAIN = ("fig-copying", "fig-adding", "table-mnist", "table-timit")
 _SHOWN = ("fig-copying", "table-mnist")
-_LEAST = 0.01
 _NO_WORD = "No results are recorded yet: `scornn reproduce` obtains them."
 
 
@@ -122,34 +124,56 @@ def with_table(text: str, made: str) -> str:
 
 
 def table(results: Results) -> str:
-    """The main table in Markdown: the rows of the paper that have a result here.
+    """The main table in Markdown: the rows of the paper that have a result here, and those that go beyond it.
 
-    A run that made less than a hundredth of the paper's steps is left to the page: it was made for another figure.
+    Runs under a third of their protocol are left to the page: they have no say.
     """
-    rows = []
-    for item in (ITEMS[name] for name in _MAIN):
-        for n in results.numbers(item):
-            if not n.values or n.published is None or n.mean is None or n.budget.startswith("smoke"):
-                continue
-            if any(match.share_made(run.summary, n.preset) < _LEAST for run in results.runs[n.preset.name]):
-                continue
-            here = number(n.mean) + (f" ± {number(n.deviation)}" if n.deviation is not None else "")
-            said = number(n.published.value) if n.published.value is not None else n.published.text
-            task = {**n.preset.config["task"], **mapping(results.runs[n.preset.name][0].config.get("task"))}
-            if task.get("corpus", "timit") != "timit":
-                said += " on TIMIT"
-            problem = {"mnist": "permuted MNIST" if task.get("permuted") else "MNIST"}.get(task["name"], task["name"])
-            problem += f", T = {task['length']}" if "length" in task else ""
-            problem += f" ({task['corpus']})" if "corpus" in task else ""
-            seeds = f"{len(n.values)} seeds" if len(n.values) > 1 else "1 seed"
-            cells = (problem, label(n.preset), n.measure, said, f"**{here}**", f"{n.budget}; {seeds}")
-            rows.append("| " + " | ".join(cells) + " |")
-    if not rows:
+    items = [ITEMS[name] for name in _MAIN]
+    said = {beyond: [n for item in items for n in results.numbers(item, beyond=beyond)] for beyond in (False, True)}
+    shown = {beyond: [n for n in numbers if _has_a_say(n)] for beyond, numbers in said.items()}
+    if not any(shown.values()):
         return _NO_WORD + "\n"
-    head = "| problem | model | figure | published | here | scale and budget |\n|---|---|---|---|---|---|\n"
-    shown = [item for item in map(ITEMS.__getitem__, _SHOWN) if any(results.runs.get(name) for name in item.presets)]
-    pictures = [f"\n![{item.title}: {item.caption}](results/figures/{item.name}.svg)\n" for item in shown]
-    return head + "\n".join(rows) + "\n" + "".join(pictures)
+    blocks = [counted(results)]
+    if shown[False]:
+        columns = ["problem", "model", "figure", "published", "here", "averaged weights", "verdict", "how"]
+        blocks.append(_markdown(columns, [_cells(n, results) for n in shown[False]]))
+    if shown[True]:
+        columns = ["problem", "model", "published", "here", "averaged weights", "differs from the paper in", "how"]
+        rows = [_cells(n, results) | {"differs from the paper in": n.preset.beyond} for n in shown[True]]
+        blocks += ["Beyond the paper:", _markdown(columns, rows)]
+    pictured = [i for i in map(ITEMS.__getitem__, _SHOWN) if any(results.runs.get(name) for name in i.presets)]
+    blocks += [f"![{item.title}: {item.caption}](results/figures/{item.name}.svg)" for item in pictured]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _has_a_say(n: Number) -> bool:
+    return bool(n.values) and n.published is not None and n.share >= ENOUGH and not n.budget.startswith("smoke")
+
+
+def _cells(n: Number, results: Results) -> dict[str, str]:
+    assert n.published is not None
+    published = number(n.published.value) if n.published.value is not None else n.published.text
+    task = {**n.preset.config["task"], **mapping(results.runs[n.preset.name][0].config.get("task"))}
+    if task.get("corpus", "timit") != "timit":
+        published += " on TIMIT"
+    problem = {"mnist": "permuted MNIST" if task.get("permuted") else "MNIST"}.get(task["name"], task["name"])
+    problem += f", T = {task['length']}" if "length" in task else ""
+    problem += f" ({task['corpus']})" if "corpus" in task else ""
+    return {
+        "problem": problem,
+        "model": label(n.preset),
+        "figure": n.measure,
+        "published": published,
+        "here": f"**{spread(n.values)}**" if n.complete else spread(n.values) or "",
+        "averaged weights": spread(n.averaged) or "",
+        "verdict": n.verdict,
+        "how": n.budget,
+    }
+
+
+def _markdown(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
+    lines = [[row[column] for column in columns] for row in rows]
+    return "\n".join(["| " + " | ".join(line) + " |" for line in (columns, ["---"] * len(columns), *lines)])
 
 
 def summary(results: Results) -> str:
@@ -166,13 +190,15 @@ def summary(results: Results) -> str:
     if not runs and not results.timings:
         return "\n".join([*lines, _NO_WORD, ""])
     if runs:
-        lines += ["| run | preset | best | steps | time | machine | code |", "|---|---|---|---|---|---|---|"]
+        lines += ["| run | preset | best | averaged | steps | time | machine | code |", "|---" * 8 + "|"]
     for name, run in runs:
         machine = str(mapping(run.summary.get("machine")).get("processor", ""))
-        best = f"{run.headline} {number(run.best())}"
+        best = f"{metric_words(run.headline, run.task)} {number(run.best())}"
+        averaged = number(run.best("average")) if run.has_average else ""
         steps, time = number(finite(run.summary.get("steps"))), duration(finite(run.summary.get("seconds")))
         code = str(mapping(run.summary.get("versions")).get("scornn", ""))
-        cells = (f"[{run.name}]({run.name})", name or "beyond the paper", best, steps, time, machine, code)
+        of = name or f"beyond the paper: {difference(run)}"
+        cells = (f"[{run.name}]({run.name})", of, best, averaged, steps, time, machine, code)
         lines.append("| " + " | ".join(cells) + " |")
     if results.timings:
         lines += ["", "| timing | seconds per step | steps timed | machine |", "|---|---|---|---|"]
@@ -208,5 +234,7 @@ def _copy_spectrum(source: Path, target: Path) -> None:
     if not source.is_file():
         return
     content: dict[str, Any] = json.loads(source.read_text(encoding="utf-8"))
-    content["eigenvalues"] = [[float(f"{x:.7g}") for x in pair] for pair in content["eigenvalues"]]
+    for key in ("start", "eigenvalues"):
+        if key in content:
+            content[key] = [[float(f"{x:.7g}") for x in pair] for pair in content[key]]
     durable.write_text(target, json.dumps(content) + "\n")

@@ -1,0 +1,162 @@
+"""The paper's figures in the paper's arrangement, from the runs that make their curves."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure as Drawing
+
+from scornn import durable
+from scornn.paper.items import ITEMS, Item
+from scornn.paper.presets import presets
+from scornn.paper.results import Number, Results, label
+from scornn.paper.verdict import gradient_moments, orthogonality
+from scornn.report import curves, figures, style
+from scornn.report.curves import Curve, Line, Panel
+from scornn.report.models import look
+from scornn.report.page import number
+from scornn.report.runs import Run, finite, mapping
+
+_TITLES = {"mnist": "Unpermuted", "pmnist": "Permuted"}
+Reader = Callable[[Run, str], list[Any]]
+
+
+def write_figures(results: Results, out: Path, items: Sequence[Item] = tuple(ITEMS.values())) -> list[Path]:
+    """Each figure that has a curve, in the paper's arrangement, as ``ITEM.svg`` and ``ITEM.png``."""
+    written = []
+    for item in items:
+        drawn = drawing(item, results)
+        if drawn is None:
+            continue
+        durable.make_directory(out)
+        figure, alt = drawn
+        durable.write_text(out / f"{item.name}.svg", style.svg(figure, alt=alt, themed=False))
+        durable.write_bytes(out / f"{item.name}.png", style.png(figure))
+        written += [out / f"{item.name}.svg", out / f"{item.name}.png"]
+    return written
+
+
+def drawing(item: Item, results: Results) -> tuple[Drawing, str] | None:
+    """An item's figure as one drawing, and its description; None where nothing is there to draw."""
+    if item.kind == "timing":
+        return bars(results.numbers(item))
+    drawn = [panel for panel in panels(item, results) if panel.curves]
+    if not drawn:
+        return None
+    columns = 1 if item.name == "fig-adding" else 2
+    return curves.curves(drawn, columns=columns), " ".join(curves.describe(panel) for panel in drawn)
+
+
+def panels(item: Item, results: Results) -> list[Panel]:
+    """An item's pairs of axes; settings beyond the paper, where they were run, are drawn with the others."""
+    names = (*item.presets, *item.beyond)
+    match item.name:
+        case "fig-copying" | "fig-adding":
+            lengths = dict.fromkeys(presets()[name].config["task"]["length"] for name in item.presets)
+            ylabel = "cross-entropy" if item.name == "fig-copying" else "test MSE"
+            return [_loss(names, results, T, ylabel) for T in lengths]
+        case "table-mnist":
+            return _accuracy(names, results)
+        case "fig-orthogonality":
+            drawn = _curves(names, results, lambda run, weights: [orthogonality(run)] if weights == "raw" else [])
+            sizes = [run.hidden for name in names for run in results.runs.get(name, []) if run.hidden]
+            return [curves.orthogonality(drawn, sizes, "epoch")]
+        case "fig-gradients":
+            return _gradients(item, results)
+    return []
+
+
+def _loss(names: Sequence[str], results: Results, T: int, ylabel: str) -> Panel:
+    own = [name for name in names if presets()[name].config["task"]["length"] == T]
+    drawn = _curves(own, results, lambda run, weights: [run.series("test", "loss", weights)])
+    runs = [run for name in own for run in results.runs.get(name, [])]
+    marks = [("baseline", run.baseline) for run in runs if run.baseline is not None][:1]
+    length = mapping(runs[0].config.get("task")).get("length") if runs else T
+    title = f"T = {T}" if length == T else f"T = {length} (smoke, in place of {T})"
+    return Panel(title, drawn, "iteration", ylabel, None, marks)
+
+
+def _accuracy(names: Sequence[str], results: Results) -> list[Panel]:
+    """All settings of scoRNN, and of each other model the best, as in the paper's figure."""
+    by_title: dict[str, list[Curve]] = {}
+    for task, title in _TITLES.items():
+        own = [name for name in names if name.startswith(f"{task}-") and results.runs.get(name)]
+        shown: list[str] = []
+        for model in dict.fromkeys(presets()[name].config["model"]["name"] for name in own):
+            of_model = [name for name in own if presets()[name].config["model"]["name"] == model]
+            ranked = sorted(of_model, key=lambda name: -max((r.best() or 0.0) for r in results.runs[name]))
+            shown += of_model if model == "scornn" else ranked[:1]
+        by_title[title] = _curves(shown, results, _accuracy_series)
+    return curves.accuracy(by_title)
+
+
+def _accuracy_series(run: Run, weights: str) -> list[Any]:
+    steps = finite(run.summary.get("steps"))
+    x, y = run.series("test", "accuracy", weights)
+    return [(x * (run.epochs / steps) if steps and run.epochs else x, y)]
+
+
+def _gradients(item: Item, results: Results) -> list[Panel]:
+    by_title: dict[str, list[Curve]] = {}
+    for moment, when in enumerate(("at the start", "trained")):
+        steps: set[int] = set()
+
+        def norms(run: Run, weights: str, moment: int = moment, steps: set[int] = steps) -> list[Any]:
+            moments = gradient_moments(run)[moment : moment + 1] if weights == "raw" else []
+            steps |= {step for step, _ in moments}
+            return [(np.arange(1, len(values) + 1), values) for _, values in moments]
+
+        drawn = _curves(item.presets, results, norms)
+        title = when if moment == 0 or not steps else f"after {max(steps)} iterations"
+        by_title[title[0].upper() + title[1:]] = drawn
+    return curves.gradients(by_title)
+
+
+def _curves(names: Sequence[str], results: Results, read: Reader) -> list[Curve]:
+    """A curve for each preset that has runs, and a dotted one of its averaged weights where they were evaluated."""
+    drawn: list[Curve] = []
+    averages: list[Curve] = []
+    seen = Counter[str]()
+    for name in names:
+        preset, runs = presets()[name], results.runs.get(name, [])
+        model = preset.config["model"]["name"]
+        line = Line.of(look(model), seen[model])
+        said = results.label(preset) + (f", {name.rpartition('-')[2]}" if preset.beyond else "")
+        for weights, into in (("raw", drawn), ("average", averages)):
+            members = [(x, y) for run in runs for x, y in read(run, weights) if np.size(x)]
+            if members and weights == "raw":
+                seen[model] += 1
+                into.append(Curve(said, members, line))
+            elif members:
+                into.append(Curve(f"{said}, averaged weights", members, replace(line, average=True)))
+    return [*drawn, *averages]
+
+
+def bars(numbers: list[Number]) -> tuple[Drawing, str] | None:
+    """Minutes per epoch, published and here, of the rows that were timed."""
+    known = [n for n in numbers if n.values]
+    if not known:
+        return None
+    published = [n.published.value if n.published else None for n in known]
+    columns = {"published, GTX 1080": published, "here": [n.mean for n in known]}
+    smoke = all(n.budget.startswith("smoke") for n in known)
+    title = "smoke: networks of 8 units here" if smoke else ""
+    names = [label(n.preset) for n in known]
+    drawn = figures.bars(names, columns, xlabel="minutes per epoch", title=title, log=True)
+    said = (f"{label(n.preset)} {number(n.mean)}, published {number(p)}" for n, p in zip(known, published, strict=True))
+    return drawn, "Minutes per epoch: " + "; ".join(said)
+
+
+def points(results: Results, items: Sequence[Item]) -> list[list[Any]]:
+    """Every point of every curve: item, panel, curve, member, x, y."""
+    rows: list[list[Any]] = []
+    for item in items:
+        for panel in panels(item, results):
+            for curve in panel.curves:
+                for k, (x, y) in enumerate(curve.members):
+                    of_curve = zip(np.asarray(x).tolist(), np.asarray(y).tolist(), strict=True)
+                    rows += [[item.name, panel.title, curve.label, k, a, b] for a, b in of_curve]
+    return rows

@@ -1,0 +1,131 @@
+"""Sweeps of several processes, killed: nothing is lost, nothing is left as running, the total is reached."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from scornn.cli import main
+from scornn.sweep.program import open_sweep
+
+OVER = ("--over", "model.options.rho=0,1,2", "--over", "optimizer.recurrent.lr=1e-3,1e-2")
+LONGER = ("--set", "steps=150", "--set", "checkpoint_every=10", "--set", "eval_every=75")
+TOTAL = 6
+
+
+def wait_for(true: Callable[[], Any], *processes: Any) -> None:
+    end = time.monotonic() + 150
+    while not true():
+        for process in processes:
+            assert process.running(), process.output()
+        assert time.monotonic() < end, [process.output() for process in processes]
+        time.sleep(0.02)
+
+
+def begun(*directories: str) -> set[str]:
+    """The trials that have come to a checkpoint."""
+    steps = (step for directory in directories for step in Path(directory).glob("trials/*/checkpoints/step-*"))
+    return {step.parts[-3] for step in steps}
+
+
+def check_against_one_that_was_left_alone(sweep: Any, directory: str, storage: str | None = None) -> None:
+    trials = open_sweep(Path(directory), storage).all()
+    assert [trial.state.name for trial in trials] == ["COMPLETE"] * TOTAL
+    assert sweep(*OVER, *LONGER, "--out", "straight", "--quiet") == 0
+    assert [trial.value for trial in trials] == [trial.value for trial in open_sweep(Path("straight")).all()]
+    best = Path(directory, "best.json").read_text()
+    assert best == Path("straight/best.json").read_text()
+
+
+def test_sigkill_of_the_whole_tree(process: Any, sweep: Any) -> None:
+    job = process(*OVER, *LONGER, "--jobs", "2", "--out", "s")
+    wait_for(lambda: len(begun("s")) >= 3, job)
+    job.kill()
+    states = [trial.state.name for trial in open_sweep(Path("s")).all()]
+    assert "RUNNING" in states
+    done = {number: os.stat(f"s/trials/{number:04}/summary.json") for number, s in enumerate(states) if s == "COMPLETE"}
+    assert main(["sweep", "resume", "s", "--jobs", "1", "--quiet"]) == 0
+    for number, before in done.items():
+        assert os.stat(f"s/trials/{number:04}/summary.json") == before, "a finished trial was run again"
+    check_against_one_that_was_left_alone(sweep, "s")
+
+
+def test_a_killed_job_is_replaced_and_a_stopped_sweep_says_how_to_go_on(process: Any) -> None:
+    job = process(*OVER, "--set", "steps=100000", "--jobs", "2", "--out", "s")
+    wait_for(lambda: len(begun("s")) == 2, job)
+    parent = psutil.Process(job.pid)
+    children = parent.children()
+    assert len(children) == 2
+    assert {child.environ()["OMP_NUM_THREADS"] for child in children} == {"1"}
+    children[0].kill()
+    wait_for(lambda: "ended by SIGKILL; another takes its place" in job.output(), job)
+    wait_for(lambda: len([c for c in parent.children() if c.is_running() and c.status() != "zombie"]) == 2, job)
+    os.kill(job.pid, signal.SIGTERM)
+    assert job.wait() == 143
+    assert "SIGTERM: saved; continue with: scornn sweep resume s" in job.output()
+    assert {trial.state.name for trial in open_sweep(Path("s")).all()} == {"WAITING"}
+
+
+def join_and_kill_one(process: Any, sweep: Any, storage: str) -> None:
+    """Two processes with directories of their own join a study; the one that dies leaves its trial to the other."""
+    shared = (*OVER, *LONGER, "--storage", storage, "--study", "shared")
+    first = process(*shared, "--out", "a")
+    wait_for(lambda: begun("a"), first)
+    second = process(*shared, "--out", "b")
+    wait_for(lambda: begun("a") and begun("b"), second)
+    victim, other, left = (first, second, "b") if first.running() else (second, first, "a")
+    victim.kill()
+    assert other.wait() == 0, other.output()
+    assert first.running() is second.running() is False
+    check_against_one_that_was_left_alone(sweep, left, storage)
+
+
+def test_two_processes_on_one_journal_one_of_them_killed(process: Any, sweep: Any, tmp_path: Path) -> None:
+    join_and_kill_one(process, sweep, str(tmp_path / "shared-journal"))
+
+
+@pytest.fixture
+def postgresql() -> Iterator[str]:
+    """A server of its own on a socket in a folder of its own; PostgreSQL refuses to run as root."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    found = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True), *map(Path, os.get_exec_path())]
+    programs = next((folder for folder in found if (folder / "initdb").exists() and (folder / "pg_ctl").exists()), None)
+    if programs is None:
+        pytest.skip("no PostgreSQL server: no initdb in /usr/lib/postgresql/*/bin or on PATH; apt install postgresql")
+    as_user: list[str] = []
+    folder = Path(tempfile.mkdtemp(prefix="scornn-", dir="/tmp"))  # a socket's path may have 107 characters
+    if os.geteuid() == 0:
+        if shutil.which("runuser") is None or subprocess.run(["id", "postgres"], capture_output=True).returncode:
+            pytest.skip("no PostgreSQL server: it does not run as root, and there is no user postgres to run it as")
+        as_user = ["runuser", "-u", "postgres", "--"]
+        shutil.chown(folder, "postgres")
+
+    def run(*command: str) -> None:
+        done = subprocess.run([*as_user, *command], capture_output=True, text=True, cwd="/", check=False)
+        if done.returncode:
+            pytest.skip(f"no PostgreSQL server: {command[0]} said {done.stderr.strip() or done.stdout.strip()}")
+
+    try:
+        run(f"{programs}/initdb", "-D", f"{folder}/data", "-A", "trust", "-U", "scornn", "--no-sync")
+        options = f"-k {folder} -c listen_addresses='' -c fsync=off"
+        run(f"{programs}/pg_ctl", "-D", f"{folder}/data", "-w", "-l", f"{folder}/log", "-o", options, "start")
+        try:
+            yield f"postgresql://scornn@/postgres?host={folder}"
+        finally:
+            run(f"{programs}/pg_ctl", "-D", f"{folder}/data", "-w", "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_two_processes_on_postgresql_one_of_them_killed(process: Any, sweep: Any, postgresql: str) -> None:
+    join_and_kill_one(process, sweep, postgresql)

@@ -1,0 +1,258 @@
+"""A sweep from its command to its page, in this process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scornn.cli import main
+from scornn.errors import DivergedError
+from scornn.sweep import owner, space
+from scornn.sweep.program import open_sweep
+from scornn.train.engine import Engine
+
+Sweep = Callable[..., int]
+Runs = Callable[[Path], dict[str, dict[str, Any]]]
+RHO = ("--over", "model.options.rho=0,n/4,n/2")
+
+
+def trials(directory: str) -> list[Any]:
+    return open_sweep(Path(directory)).all()
+
+
+def test_a_grid_from_start_to_page_and_training(sweep: Sweep, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    over = (*RHO, "--over", "optimizer.recurrent.lr=1e-3,1e-2")
+    assert sweep(*over, "--out", "s") == 0
+    said = capsys.readouterr().out
+    assert "6 trials by grid, 1 at once" in said
+    assert "the task has no validation split" in said
+    assert "[6/6] trial 5, rho=n/2 lr=0.01: recall" in said
+    assert "0 trials left" in said
+
+    found = trials("s")
+    assert [t.state.name for t in found] == ["COMPLETE"] * 6
+    assert len({tuple(t.params.values()) for t in found}) == 6
+    summaries = runs(Path("s"))
+    assert [t.value for t in found] == [summary["final"]["test"]["recall"] for summary in summaries.values()]
+
+    best = max(found, key=lambda t: (t.value, -t.number))
+    config = json.loads(Path("s/best.json").read_text())
+    assert config == json.loads(Path(f"s/trials/{best.number:04}/config.json").read_text())
+    assert (
+        main(["train", "copying", "--config", "s/best.json", "--out", "again", "--quiet", "--tensorboard", "off"]) == 0
+    )
+    again = json.loads(Path("again/summary.json").read_text())
+    assert again["final"]["test"]["recall"] == best.value
+
+    before = {path: path.stat().st_mtime_ns for path in Path("s/trials").rglob("*") if path.is_file()}
+    assert sweep(*over, "--out", "s") == 0
+    assert "6 of 6 trials are done" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in Path("s/trials").rglob("*") if path.is_file()} == before
+
+    assert main(["sweep", "report", "s", "--out", "sweep.html"]) == 0
+    page = Path("sweep.html").read_text()
+    for words in ("Best runs", "what mattered", "Over each key", "Over each pair of keys", "Learning curves", "n/4"):
+        assert words in page
+    assert page.count("<svg viewBox") == 7  # history, importance, two slices, a heat map, two panels of curves
+    assert "<script" not in page
+
+
+def test_sampled_trials_are_pruned_and_a_later_total_is_reached(sweep: Sweep, runs: Runs) -> None:
+    over = ("--over", "model.options.rho=0..n", "--over", "optimizer.recurrent.lr=1e-4..1e-1:log")
+    assert sweep(*over, "--trials", "7", "--prune", "halving", "--out", "s", "--quiet") == 0
+    first = trials("s")
+    assert len(first) == 7
+    assert {t.state.name for t in first} == {"COMPLETE", "PRUNED"}
+    assert all(t.distributions["optimizer.recurrent.lr"].log for t in first)
+    assert all(isinstance(t.params["model.options.rho"], int) for t in first)
+    for trial, summary in zip(first, runs(Path("s")).values(), strict=True):
+        assert summary["finished"] is (trial.state.name == "COMPLETE")
+        assert f"pruned at step {summary['steps']}" == trial.user_attrs["outcome"] or summary["finished"]
+    pruned = next(t.number for t in first if t.state.name == "PRUNED")
+    assert main(["resume", f"s/trials/{pruned:04}", "--quiet", "--tensorboard", "off"]) == 0  # a run like any other
+
+    assert main(["sweep", "resume", "s", "--trials", "9", "--quiet"]) == 0
+    assert [t.params for t in trials("s")[:7]] == [t.params for t in first]
+    assert len(trials("s")) == 9
+    assert main(["sweep", "resume", "s", "--trials", "5"]) == 2
+
+
+def test_a_part_of_a_grid_grows_to_all_of_it(sweep: Sweep) -> None:
+    over = ("--over", "seed=1,2,3,4,5,6", "--out", "s", "--quiet", "--set", "steps=1")
+    assert sweep(*over, "--trials", "3") == 0
+    first = [t.params["seed"] for t in trials("s")]
+    assert main(["sweep", "resume", "s", "--trials", "9", "--quiet"]) == 0
+    seeds = [t.params["seed"] for t in trials("s")]
+    assert seeds[:3] == first
+    assert sorted(seeds) == [1, 2, 3, 4, 5, 6]
+
+
+def test_values_do_not_depend_on_who_draws_them(sweep: Sweep) -> None:
+    over = ("--over", "optimizer.recurrent.lr=1e-4..1e-1:log", "--sampler", "random", "--quiet", "--iterations", "1")
+    assert sweep(*over[:-2], "--trials", "3", "--out", "a") == 0
+    assert sweep(*over[:-2], "--trials", "1", "--out", "b") == 0
+    assert main(["sweep", "resume", "b", "--trials", "3", "--quiet"]) == 0
+    assert [t.params for t in trials("a")] == [t.params for t in trials("b")]
+
+
+def test_a_diverged_trial_is_a_result_and_one_of_equal_settings_is_not_run(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = Engine.step
+
+    def diverge(self: Engine, *arguments: Any) -> Any:
+        if self.optimizer_config.recurrent.lr == 1.0:
+            raise DivergedError("loss nan")
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Engine, "step", diverge)
+    # n = 4: a third of it is 1, as a quarter is
+    assert sweep("--over", "model.options.rho=n/4,n/3", "--over", "optimizer.recurrent.lr=0.001,1.0", "--out", "s") == 0
+    said = capsys.readouterr().out
+    assert "trial 1, rho=n/4 lr=1: diverged: not finite at step 1: loss nan" in said
+    found = trials("s")
+    assert [t.state.name for t in found] == ["COMPLETE", "PRUNED", "COMPLETE", "PRUNED"]
+    assert found[2].user_attrs["outcome"] == "as trial 0, which has the same settings"
+    assert found[2].value == found[0].value
+    assert not Path("s/trials/0002").exists()
+    assert main(["sweep", "report", "s"]) == 0
+    assert "2 diverged" in Path("sweep.html").read_text()
+
+
+def test_the_validation_split_decides_where_there_is_one(shared_data: Path, runs: Runs) -> None:
+    few = ["--set", "task.train_size=60", "--set", "task.test_size=20", "--batch", "10", "--epochs", "1"]
+    own = ["--data", str(shared_data), "--hidden", "4", "--threads", "1", "--quiet"]
+    average = ["--set", "optimizer.average.decay=0.5", "--weights", "average", "--prune", "median"]
+    over = ["--over", "optimizer.rest.lr=1e-3,1e-2"]
+    assert main(["sweep", "mnist", *few, *own, *average, *over, "--out", "s"]) == 0
+    summaries = runs(Path("s"))
+    for trial, summary in zip(trials("s"), summaries.values(), strict=True):
+        assert trial.value == summary["average"]["best_by_valid"]["valid"]
+        assert set(trial.intermediate_values) == {1, 2, 3, 4, 5}  # six steps in eight looks, the last is the end
+    assert main(["sweep", "report", "s"]) == 0
+    assert "best valid accuracy of the averaged weights" in Path("sweep.html").read_text()
+
+
+BAD = [
+    ("model.options.rhoo=1,2", 2, "rhoo"),
+    ("optimizer.recurrent.lrr=1,2", 2, "unknown key optimizer.recurrent.lrr; did you mean lr?"),
+    ("optimizer.recurrent.lr=1e-3..1e-5", 2, "reversed"),
+    ("optimizer.recurrent.lr=1e-3..1e-3", 2, "empty"),
+    ("optimizer.recurrent.lr=", 2, "a value is empty"),
+    ("optimizer.recurrent.lr=0..1:log", 2, "cannot begin at 0"),
+    ("optimizer.recurrent.lr=1..2:lin", 2, "expected log"),
+    ("model.options.rho=n/0,1", 2, "'n/0': expected an integer from 0 to 4"),
+    ("model.options.rho=0..2n", 2, "model.options.rho = 8"),
+    ("model.options.rho=..3", 2, "found nothing at an end"),
+    ("optimizer.rest.lr=n/2,1", 2, '"n/2": expected a finite number'),
+    ("task.length=5,5", 2, "given twice"),
+    ("x", 2, "expected key=value"),
+]
+
+
+@pytest.mark.parametrize(("over", "code", "said"), BAD)
+def test_bad_axes(over: str, code: int, said: str, sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep("--over", over, "--out", "s") == code
+    error = capsys.readouterr().err
+    assert said in error
+    assert over.partition("=")[0] in error
+    assert not Path("s").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "--over is missing"),
+        ((*RHO, *RHO), 2, "--over gives model.options.rho twice"),
+        (("--over", "model.options.rho=0..n", "--sampler", "grid"), 2, "such as model.options.rho=0,2,4"),
+        (("--model", "dtriv", "--over", "seed=1,2", "--weights", "average"), 2, "dtriv with these settings averages"),
+        ((*RHO, "--trials", "0"), 2, "--trials 0"),
+        (
+            (*RHO, "--storage", "postgresql://me:secret@127.0.0.1:1/x"),
+            6,
+            "cannot reach the storage postgresql://me@127",
+        ),
+        ((*RHO, "--storage", "nowhere/journal.log"), 6, "nowhere/journal.log"),
+        ((*RHO, "--storage", "oracel://x"), 2, "--storage oracel://x"),
+        ((*RHO, "--storage", "file.txt"), 2, "is no journal"),
+        ((*RHO, "--start-from", "run"), 2, "--start-from"),
+    ],
+)
+def test_refusals(
+    arguments: tuple[str, ...], code: int, said: str, sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("file.txt").write_text("mine")
+    assert sweep(*arguments, "--out", "s") == code
+    assert said in capsys.readouterr().err
+    assert not Path("s").exists()
+    assert Path("file.txt").read_text() == "mine"
+
+
+def test_a_study_of_another_config_is_refused(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    shared = ("--storage", "journal", "--study", "one", "--quiet")
+    assert sweep("--over", "model.options.rho=1,2", *shared, "--out", "a") == 0
+    assert sweep("--over", "model.options.rho=1,2", *shared, "--out", "b", "--lr", "0.5") == 2
+    assert "of another config: optimizer.rest.lr is 0.001 there, 0.5 here" in capsys.readouterr().err
+    assert not Path("b").exists()
+    assert sweep("--over", "model.options.rho=1,2", *shared, "--out", "a", "--lr", "0.5") == 2
+    assert "a holds a sweep of another config" in capsys.readouterr().err
+    Path("c").mkdir()
+    Path("c/mine").touch()
+    assert sweep("--over", "model.options.rho=1,2", "--out", "c") == 2
+    assert main(["sweep", "resume", "c"]) == 2
+    assert main(["sweep", "report", "nowhere"]) == 2
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["sweep", "--help"], ["sweep", "resume", "--help"]])
+def test_help_imports_neither_torch_nor_optuna(arguments: list[str]) -> None:
+    code = (
+        f"import sys; from scornn.cli import main; main({arguments}); print({{'torch', 'optuna'}} & set(sys.modules))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.endswith("set()\n")
+    assert "sweep" in said
+
+
+def test_optuna_missing(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert sweep(*RHO) == 2
+    assert 'pip install "scornn[sweep]"' in capsys.readouterr().err
+
+
+def test_a_torn_line_at_the_end_of_the_journal_is_cut(sweep: Sweep) -> None:
+    assert sweep("--over", "model.options.rho=1,2", "--out", "s", "--quiet") == 0
+    with open("s/journal.log", "ab") as file:
+        file.write(b'{"op_code": 8, "tri')
+    assert main(["sweep", "resume", "s", "--quiet"]) == 0
+    assert [t.state.name for t in trials("s")] == ["COMPLETE"] * 2
+
+
+def test_an_owner_elsewhere_is_judged_by_its_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(owner.time, "monotonic", lambda: now[0])
+    watcher, far = owner.Watcher(), {"machine": "far", "pid": 1, "began": "2"}
+    assert watcher.alive(0, far, 1)
+    now[0] += owner.GRACE_SECONDS - 1
+    assert watcher.alive(0, far, 1)
+    now[0] += 2
+    assert not watcher.alive(0, far, 1)
+    assert watcher.alive(0, far, 2)
+    assert not watcher.alive(0, watcher.me, None), "asked only by who runs nothing"
+    assert watcher.alive(1, {**watcher.me, "pid": 1, "began": owner._began(1)}, None)
+    assert not watcher.alive(1, {**watcher.me, "began": "0"}, None)
+
+
+def test_integers_and_numbers() -> None:
+    settings = {"model": {"hidden": 20}, "optimizer": {"rest": {"lr": 0.1}}}
+    rate, size, rho = space.parse(
+        ["optimizer.rest.lr=1..2", "task.batch=1..8:log", "model.options.rho=n/10..7n/10"], settings
+    )
+    assert not rate.whole
+    assert size.whole
+    assert (rho.low, rho.high) == (2, 14)
