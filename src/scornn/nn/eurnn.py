@@ -14,7 +14,7 @@ from scornn.ops import rotations
 
 FORMS = ("auto", "dense", "product")
 # Size of the state, for each layer of rotations, from which the product is applied in every step.
-PRODUCT_FROM = 64  # on the kernel
+PRODUCT_FROM = 20  # on the kernel
 PRODUCT_FROM_WITHOUT_KERNEL = 1000
 
 
