@@ -19,6 +19,7 @@ from scornn.nn import GORU, DenseRecurrentLayer, SequenceModel
 from scornn.ops import lstm, native
 from scornn.ops.activations import ACTIVATIONS
 
+_TENSORS = ("W", "U", "b", "h0", "b_hh")
 _OWN_BIAS = ("modrelu", "complex_modrelu")  # b is added to |z|, not to z
 
 
@@ -71,7 +72,7 @@ class Frozen(nn.Module):
         self._made = recurrences(layer)
         self.state_names = ("h", "c") if self._made[0].kind == "lstm" else ("h",)
         for index, made in enumerate(self._made):
-            for name in ("W", "U", "b", "h0", "b_hh"):
+            for name in _TENSORS:
                 if (tensor := getattr(made, name)) is not None:  # torch.export miscounts buffers that are None
                     self.register_buffer(f"{name}_{index}", tensor.detach().clone())
         self.head = nn.Sequential(*_copied(network.head))
@@ -80,8 +81,8 @@ class Frozen(nn.Module):
     def recurrence(self, index: int) -> Recurrence:
         """Layer ``index // directions`` in direction ``index % directions``, with its tensors where they are now."""
         made = self._made[index]
-        W, U, b, h0, b_hh = (getattr(self, f"{name}_{index}", None) for name in ("W", "U", "b", "h0", "b_hh"))
-        return Recurrence(made.kind, made.reverse, W, U, b, h0, b_hh)
+        tensors: dict[str, Any] = {name: getattr(self, f"{name}_{index}", None) for name in _TENSORS}
+        return Recurrence(made.kind, made.reverse, **tensors)
 
     def initial_state(self, batch: int) -> tuple[Tensor, ...]:
         """The state before the first step of ``batch`` sequences."""
@@ -112,7 +113,8 @@ class Frozen(nn.Module):
         if not self.plain and of.kind in ACTIVATIONS:
             return ops.recurrence(x, state[0], of.W, of.U, of.b, activation=of.kind, reverse=of.reverse)
         if not self.plain and of.kind == "lstm" and native.unavailable() is None and x.device.type == "cpu":
-            return lstm.kernel(x, *state, of.W, of.U, of.b, None, of.reverse)
+            h, c = state
+            return lstm.kernel(x, h, c, of.W, of.U, of.b, None, of.reverse)
         from torch._higher_order_ops.scan import scan
 
         # One array of carried states: an operator of several results would leave their order to the exporter.
@@ -166,7 +168,8 @@ def recurrences(layer: Any) -> list[Recurrence]:
 
 def _gates(layer: Any) -> Literal["lstm", "gru"] | None:
     names = {base.__name__ for base in type(layer).__mro__}
-    if not hasattr(layer, "weight_hh_l0") or getattr(layer, "proj_size", 0):
+    projected: int = getattr(layer, "proj_size", 0)  # an LSTM whose h is not what its gates make
+    if projected:
         return None
     return "lstm" if "LSTM" in names else "gru" if "GRU" in names else None
 
