@@ -60,11 +60,33 @@ std::int32_t best() {
     return SCORNN_ISA_PORTABLE;
 }
 
+// Whether a map fits the states, so that no index leads out of them.
+bool fits(const scornn_map &map, const scornn_sequence &s) {
+    const bool complex = s.activation == SCORNN_COMPLEX_MODRELU;
+    const std::int64_t n = complex ? s.hidden / 2 : s.hidden;
+    if (map.kind == SCORNN_FOURIER) {
+        if (!complex || !map.index || !map.factor[0] || !map.factor[1]) return false;
+        for (std::int64_t i = 0; i < n; ++i)
+            if (map.index[i] < 0 || map.index[i] >= n) return false;
+        return true;
+    }
+    if (map.kind != SCORNN_ROTATIONS || map.layers < 0 || (map.layers > 0 && !map.index) || (complex && !map.factor[2]))
+        return false;
+    for (std::int64_t k = 0; k < map.layers; ++k) {
+        const std::int64_t first = map.index[3 * k], distance = map.index[3 * k + 1], pairs = map.index[3 * k + 2];
+        if (first < 0 || distance < 1 || pairs < 0 || pairs > n || pairs % distance != 0 || first + 2 * pairs > n ||
+            (pairs > 0 && (!map.factor[0] || (complex && !map.factor[1]))))
+            return false;
+    }
+    return true;
+}
+
 bool sizes_fit(const scornn_sequence &s) {
     if (s.steps < 1 || s.batch < 0 || s.hidden < 1 || s.input < 1 || s.heads < 0) return false;
     if (s.dtype != SCORNN_FLOAT32 && s.dtype != SCORNN_FLOAT64) return false;
     if (s.activation == SCORNN_COMPLEX_MODRELU && s.hidden % 2 != 0) return false;
-    if (s.activation == SCORNN_LSTM && s.heads > 0) return false;
+    if ((s.activation >= SCORNN_LSTM || s.map) && s.heads > 0) return false;
+    if (s.activation == SCORNN_BANK && !s.U && s.input != s.hidden) return false;
     std::int64_t before = s.batch;
     for (std::int64_t t = 0; s.batch_sizes && t < s.steps; ++t) {
         if (s.batch_sizes[t] < 1 || s.batch_sizes[t] > before || (t == 0 && s.batch_sizes[t] != before)) return false;
@@ -75,13 +97,15 @@ bool sizes_fit(const scornn_sequence &s) {
 
 // Whether every array is there that the call reads or writes.
 bool arrays_there(const scornn_sequence &s, const scornn_gradients *g) {
-    const bool lstm = s.activation == SCORNN_LSTM, forward = !g;
-    if (!s.x || !s.h0 || !s.W || !s.U || !s.output || (forward && !s.h_n)) return false;
+    const bool lstm = s.activation == SCORNN_LSTM, gated = s.activation >= SCORNN_LSTM, forward = !g;
+    if (s.activation == SCORNN_BANK) return s.x && s.h0 && s.W && s.h_n && (!forward || s.output);
+    if (!s.x || !s.h0 || (!s.W && !s.map) || !s.U || !s.output || (forward && !s.h_n)) return false;
     if (forward && s.heads > 0 && (!s.V || !s.c || !s.y)) return false;
     if (g && s.heads > 0 && g->y && !s.V) return false;
     if (g && g->V && (!g->y || s.heads == 0)) return false;
-    if (lstm && (!s.c0 || (forward && !s.c_n) || !s.gates != !s.cells || (g && !s.gates))) return false;
-    return true;
+    if (lstm && (!s.c0 || (forward && !s.c_n) || !s.gates != !s.cells)) return false;
+    if (gated && g && !s.gates) return false;
+    return !s.map || fits(*s.map, s);
 }
 
 std::int32_t run(const scornn_sequence *s, const scornn_gradients *g, std::int64_t begin, std::int64_t end) {
@@ -91,10 +115,8 @@ std::int32_t run(const scornn_sequence *s, const scornn_gradients *g, std::int64
     if (!supported(isa)) return SCORNN_INVALID;
     if (!g && begin == 0 && end > 0) {
         expect_large(s->output, output_bytes(*s));
-        if (s->activation == SCORNN_LSTM && s->gates) {
-            expect_large(s->cells, output_bytes(*s));
-            expect_large(s->gates, 4 * output_bytes(*s));
-        }
+        if (s->cells) expect_large(s->cells, output_bytes(*s));
+        if (s->gates) expect_large(s->gates, 4 * output_bytes(*s));
     }
     switch (isa) {
 #if defined(SCORNN_AVX2)
@@ -117,6 +139,7 @@ std::int64_t scornn_struct_size(std::int32_t which) {
         case SCORNN_STRUCT_GRADIENTS: return sizeof(scornn_gradients);
         case SCORNN_STRUCT_TASK: return sizeof(scornn_task);
         case SCORNN_STRUCT_TASKS: return sizeof(scornn_tasks);
+        case SCORNN_STRUCT_MAP: return sizeof(scornn_map);
         default: return 0;
     }
 }

@@ -3,7 +3,10 @@
 
 #include "backward.h"
 #include "forward.h"
+#include "gated.h"
 #include "lstm.h"
+#include "bank.h"
+#include "structured.h"
 
 namespace scornn {
 namespace SCORNN_ISA {
@@ -14,7 +17,13 @@ int run(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end)
     return g ? Backward<T, Act>(s, *g).run(begin, end) : forward_rows<T, Act>(s, begin, end);
 }
 
+template <class T, template <class> class Act>
+int run_gated(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
+    return g ? GatedBackward<T, Act>(s, *g).run(begin, end) : GatedForward<T, Act>(s).run(begin, end);
+}
+
 template <class T> int choose(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
+    if (s.map) return run_structured<T>(s, g, begin, end);
     switch (s.activation) {
         case SCORNN_IDENTITY: return run<T, Identity>(s, g, begin, end);
         case SCORNN_RELU: return run<T, ReLU>(s, g, begin, end);
@@ -23,6 +32,9 @@ template <class T> int choose(const scornn_sequence &s, const scornn_gradients *
         case SCORNN_MODRELU: return run<T, ModReLU>(s, g, begin, end);
         case SCORNN_COMPLEX_MODRELU: return run<T, ComplexModReLU>(s, g, begin, end);
         case SCORNN_LSTM: return g ? LstmBackward<T>(s, *g).run(begin, end) : LstmForward<T>(s).run(begin, end);
+        case SCORNN_GRU: return run_gated<T, Tanh>(s, g, begin, end);
+        case SCORNN_GORU: return run_gated<T, ModReLU>(s, g, begin, end);
+        case SCORNN_BANK: return run_rotations<T>(s, g, begin, end);
         default: return SCORNN_INVALID;
     }
 }

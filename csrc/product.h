@@ -146,15 +146,17 @@ void multiply(const T *a, i64 a_stride, i64 rows, const Panels<T> &B, i64 depth,
     }
 }
 
-// G += D^T H over `depth` rows: G (columns of D, columns of H), for panels [first, last) of H's columns.
+// G += D^T H over `depth` rows: G (columns of D, columns of H), for panels [first, last) of H's columns and d_columns
+// of D, from its panel d_first on.
 template <class T>
-void add_outer(const Panels<T> &D, i64 d_columns, const Panels<T> &H, i64 first, i64 last, i64 depth, Panels<T> &G) {
+void add_outer(const Panels<T> &D, i64 d_columns, const Panels<T> &H, i64 first, i64 last, i64 depth, Panels<T> &G,
+               i64 d_first = 0) {
     for (i64 panel = first; panel < last; ++panel)
         for (i64 i = 0; i < d_columns; i += kPanel<T>) {
             const Tiles tiles(smaller<i64>(kPanel<T>, d_columns - i));
             for (i64 tile = 0; tile < tiles.count; ++tile) {
                 i64 lane = tiles.begin(tile);
-                tile_outer<T>(tiles.begin(tile + 1) - lane, D.at(i / kPanel<T>, 0) + lane, H.at(panel, 0), depth,
+                tile_outer<T>(tiles.begin(tile + 1) - lane, D.at(d_first + i / kPanel<T>, 0) + lane, H.at(panel, 0), depth,
                               G.at(panel, i + lane));
             }
         }

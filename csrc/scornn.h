@@ -9,6 +9,17 @@
  *
  *     i, f, o = sigmoid(z + b),   g = tanh(z + b),   c_t = f c_{t-1} + i g,   h_t = o tanh(c_t).
  *
+ * So are the GRU and the GORU, with three rows to a unit, r, g, c, and four numbers of b, the fourth, b_s, beside W_c h:
+ *
+ *     r, g = sigmoid(z + b),   c = act(r (W_c h + b_s) + U_c x, b_c),   h_t = g h_{t-1} + (1 - g) c,
+ *
+ * act(a, b) = tanh(a + b) for the GRU and sign(a) relu(|a| + b) for the GORU.
+ *
+ * A bank of rotations turns the units 2j and 2j + 1 together and has no matrix: W (4, n) holds cos and (-sin, sin) by
+ * unit, and what float32 cut off from both, and U may be NULL: then x_t is what enters the state, and m is n. The
+ * gradient of W is (n,), the sum of g swap(R h) by unit, whose difference in a pair is that of the angle. backward reads
+ * h_n and no output, and may write the gradient of x over x.
+ *
  * Every call is single-threaded and touches only the batch rows [row_begin, row_end): sequences are independent, so a
  * caller gives disjoint shards to as many threads as it likes. No state is kept between calls.
  *
@@ -19,7 +30,7 @@
 
 #include <stdint.h>
 
-#define SCORNN_ABI_VERSION 5
+#define SCORNN_ABI_VERSION 7
 
 #if defined(_WIN32)
 #define SCORNN_API __declspec(dllexport)
@@ -42,21 +53,41 @@ enum scornn_activation {
     SCORNN_TANH = 3,
     SCORNN_MODRELU = 4,         /* sign(z) relu(|z| + b) */
     SCORNN_COMPLEX_MODRELU = 5, /* adjacent pairs (re, im): z relu(|z| + b) / (|z| + 1e-5) */
-    SCORNN_LSTM = 6             /* without a head */
+    SCORNN_LSTM = 6,            /* without a head, as the three that follow */
+    SCORNN_GRU = 7,
+    SCORNN_GORU = 8,
+    SCORNN_BANK = 9             /* h_t = R h_{t-1} + U x_t + b: see below */
 };
 
 enum scornn_isa { SCORNN_ISA_BEST = 0, SCORNN_ISA_PORTABLE = 1, SCORNN_ISA_AVX2 = 2, SCORNN_ISA_AVX512 = 3 };
 
 enum scornn_status { SCORNN_OK = 0, SCORNN_OUT_OF_MEMORY = 1, SCORNN_INVALID = 2 };
 
+/* W as a product of cheap factors that are applied in every step. A complex factor is a pair (re, im), and complex
+ * states go with SCORNN_COMPLEX_MODRELU; real rotations with SCORNN_MODRELU or SCORNN_IDENTITY. n counts units.
+ *
+ * SCORNN_FOURIER:   W = D3 R2 F^-1 D2 P R1 F D1 with D_j = diag(d_j), R_j h = h - 2 (h.v_j) conj(v_j) / |v_j|^2, the
+ *                   unitary Fourier transform F and (P h)_i = h_index[i]. index (n,); factor d (3, n), v (2, n).
+ * SCORNN_ROTATIONS: W = diag(w) R_L ... R_1. index (L, 3): first unit a, distance, number of pairs; pairs (a, a +
+ *                   distance) stand in blocks of twice the distance. Of all pairs, one layer after the other: factor
+ *                   (cos, sin) and, in the complex case, e^{i phi}; then w (n,). */
+enum scornn_map_kind { SCORNN_FOURIER = 0, SCORNN_ROTATIONS = 1 };
+
+struct scornn_map {
+    int32_t kind, layers;
+    const int64_t *index;
+    const void *factor[3];
+};
+
 /* One batch of sequences. With batch_sizes the batch is packed: step t holds the first batch_sizes[t] sequences, its
  * rows follow those of step t-1, and stride [0] (time) of x is not used. The first batch size is B; none is larger than
  * the one before it, none is under 1.
  *
- * x, h0, W, U and output are always there; forward needs h_n, with a head V, c and y, the LSTM c0 and c_n, its backward
- * cells and gates. What is said to be NULL otherwise may be NULL. A call that finds another pointer NULL, batch sizes
- * that grow, or sizes that do not fit returns SCORNN_INVALID and touches nothing; a call for no rows looks at sizes
- * alone. How long the arrays are it cannot know. */
+ * x, h0, U, output, and W or a map, are always there; forward needs h_n, with a head V, c and y, the LSTM c0 and c_n;
+ * the backward pass of LSTM, GRU and GORU gates, the LSTM's cells. What is said to be NULL otherwise may be NULL. A call
+ * that finds another pointer NULL, batch sizes that grow, a map that leads out of the states, or sizes that do not fit
+ * returns SCORNN_INVALID and touches nothing; a call for no rows looks at sizes alone. How long the arrays are it cannot
+ * know. */
 struct scornn_sequence {
     int64_t steps, batch, hidden, input; /* T, B, n, m */
     int64_t heads;                       /* p, or 0: no head */
@@ -65,9 +96,9 @@ struct scornn_sequence {
     const void *x;                       /* (T, B, m), or (N, m) packed */
     int64_t x_stride[3];                 /* time, row, column */
     const void *h0;                      /* (B, n) contiguous */
-    const void *W;                       /* (n, n) contiguous; LSTM: (4n, n) */
-    const void *U;                       /* (n, m) contiguous; LSTM: (4n, m) */
-    const void *b;                       /* (n,), (n/2,) for complex_modrelu, (4n,) for the LSTM, or NULL: zero */
+    const void *W;                       /* (n, n) contiguous; LSTM: (4n, n); GRU, GORU: (3n, n) */
+    const void *U;                       /* (n, m) contiguous; LSTM: (4n, m); GRU, GORU: (3n, m) */
+    const void *b;                       /* (n,), (n/2,) for complex_modrelu, (4n,) for LSTM, GRU and GORU; NULL: zero */
     void *output;                        /* (T, B, n) or (N, n), contiguous: written by forward, read by backward */
     void *h_n;                           /* (B, n) contiguous: written by forward */
     const void *V;                       /* (p, n) contiguous */
@@ -77,7 +108,9 @@ struct scornn_sequence {
     const void *c0;                      /* (B, n) contiguous */
     void *c_n;                           /* (B, n) contiguous: written by forward */
     void *cells;                         /* c_t, shape of output: written by forward, read by backward */
-    void *gates;                         /* i, f, g, o, (T, B, 4n) or (N, 4n): likewise. Both NULL: no backward */
+    void *gates;                         /* LSTM: i, f, g, o; GRU and GORU: r, g, c, s. (T, B, 4n) or (N, 4n): written
+                                            by forward, read by backward. NULL, as cells: no backward */
+    const struct scornn_map *map;        /* in place of W, which is then not read, or NULL; without a head */
 };
 
 /* Gradients of a loss. The first ones come in (NULL: zero), those from x on go out (NULL: not wanted). W, U, b and V
@@ -95,6 +128,8 @@ struct scornn_gradients {
     void *U;                  /* shape of U, contiguous */
     void *b;                  /* shape of b */
     void *V;                  /* (p, n) contiguous; needs y */
+    void *factor[3];          /* SCORNN_FOURIER: of the angles (3, n) and of v; SCORNN_ROTATIONS: of the angles theta
+                                 and phi of all pairs, and of the angle of w (n,) */
 };
 
 SCORNN_API int32_t scornn_abi_version(void);
@@ -104,7 +139,8 @@ enum scornn_struct {
     SCORNN_STRUCT_SEQUENCE = 0,
     SCORNN_STRUCT_GRADIENTS = 1,
     SCORNN_STRUCT_TASK = 2,
-    SCORNN_STRUCT_TASKS = 3
+    SCORNN_STRUCT_TASKS = 3,
+    SCORNN_STRUCT_MAP = 4
 };
 SCORNN_API int64_t scornn_struct_size(int32_t which);
 

@@ -1,19 +1,26 @@
 """Sphinx settings: MyST pages, docstrings by autodoc, furo."""
 
+import sys
 from importlib.metadata import version as installed_version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 project = "scornn"
 author = "The scornn authors"
 copyright = "2026, the scornn authors"
 version = release = installed_version("scornn")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml"]
+html_math_renderer = "mathml"
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 suppress_warnings = ["myst.header"]
 
 html_theme = "furo"
 html_title = "scornn"
+html_static_path = ["_static"]
+html_css_files = ["math.css"]
 exclude_patterns = ["_build"]
 
 autodoc_member_order = "bysource"

@@ -3,8 +3,9 @@
 A field without a role makes another experiment: a run with another value is not a run of that preset any more.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
+from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
@@ -17,7 +18,8 @@ class Role(Enum):
     RUN = "another run of the same experiment: its seed, its machine, how much data it sees and how often it looks"
 
 
-def roles(type_: Any, prefix: str = "") -> dict[str, Role]:
+@cache
+def roles(type_: Any, prefix: str = "") -> Mapping[str, Role]:
     """The dotted keys of a struct, and of the structs in it, that have a role.
 
     Example:
@@ -25,8 +27,8 @@ def roles(type_: Any, prefix: str = "") -> dict[str, Role]:
         >>> class Settings(Struct):
         ...     lr: float
         ...     seed: Annotated[int, Role.RUN]
-        >>> roles(Settings)
-        {'seed': <Role.RUN: ...>}
+        >>> {key: role.name for key, role in roles(Settings).items()}
+        {'seed': 'RUN'}
     """
     found: dict[str, Role] = {}
     for name, hint in get_type_hints(type_, include_extras=True).items():
@@ -39,7 +41,7 @@ def roles(type_: Any, prefix: str = "") -> dict[str, Role]:
     return found
 
 
-def role_of(key: str, known: dict[str, Role]) -> Role | None:
+def role_of(key: str, known: Mapping[str, Role]) -> Role | None:
     """The role of a dotted key, or of the table that it stands in."""
     parts = key.split(".")
     names = (".".join(parts[:length]) for length in range(1, len(parts) + 1))

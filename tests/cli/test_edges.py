@@ -101,7 +101,7 @@ def test_a_short_run_is_evaluated_ten_times() -> None:
     short = [word if word != "3" else "25" for word in TINY]
     assert main(["train", "copying", *short, "--out", "run", "--quiet"]) == 0
     lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
-    steps = [line["step"] for line in lines if line["split"] == "test"]
+    steps = [line["step"] for line in lines if line["split"] == "test" and "weights" not in line]
     assert steps == [*range(2, 25, 2), 25]
     assert main(["train", "copying", *TINY, "--eval-every", "3", "--out", "given", "--quiet"]) == 0
     assert json.loads(Path("given/config.json").read_text())["eval_every"] == 3

@@ -231,6 +231,105 @@ template <class T> void check_lstm(const Case &c, int isa) {
     expect(scornn_backward(&s, &d, 0, B) == SCORNN_INVALID, "gradients without gates", "lstm");
 }
 
+// Writes every number that it should, and touches no other, by a call of both passes.
+template <class T>
+void check_written(scornn_sequence &s, scornn_gradients &d, std::vector<Array<T> *> in, std::vector<Array<T> *> out,
+                   const char *where) {
+    std::mt19937 random(1);
+    for (Array<T> *array : in) array->fill(random, 0.5);
+    expect(scornn_forward(&s, 0, s.batch) == SCORNN_OK, "forward", where);
+    expect(scornn_backward(&s, &d, 0, s.batch) == SCORNN_OK, "backward", where);
+    for (Array<T> *array : out) {
+        bool finite = true;
+        for (i64 i = 0; i < array->size; ++i) finite = finite && std::isfinite((*array)[i]);
+        expect(finite, "finite", where);
+    }
+}
+
+template <class T> void set_sizes(scornn_sequence &s, const Case &c, const std::vector<i64> &sizes, i64 state, int isa) {
+    s.steps = c.T, s.batch = c.B, s.hidden = state, s.input = c.m, s.reverse = c.reverse, s.isa = isa;
+    s.activation = c.activation, s.dtype = sizeof(T) == 4 ? SCORNN_FLOAT32 : SCORNN_FLOAT64;
+    s.batch_sizes = c.packed ? sizes.data() : nullptr;
+    s.x_stride[0] = c.B * c.m, s.x_stride[1] = c.m, s.x_stride[2] = 1;
+}
+
+// GRU and GORU; ops/test_gated.py compares the numbers themselves.
+template <class T> void check_gated(const Case &c, int isa) {
+    const std::vector<i64> sizes = Problem<T>::batch_sizes(c);
+    const i64 rows = Problem<T>::total(sizes), n = c.n, m = c.m, B = c.B;
+    Array<T> x(rows * m), h0(B * n), W(3 * n * n), U(3 * n * m), b(4 * n), g(rows * n), g_h(B * n);
+    Array<T> output(rows * n), h_n(B * n), gates(rows * 4 * n);
+    Array<T> dx(rows * m), dh0(B * n), dW(3 * n * n), dU(3 * n * m), db(4 * n);
+    scornn_sequence s{};
+    set_sizes<T>(s, c, sizes, n, isa);
+    s.x = x.data(), s.h0 = h0.data(), s.W = W.data(), s.U = U.data(), s.b = b.data();
+    s.output = output.data(), s.h_n = h_n.data(), s.gates = gates.data();
+    scornn_gradients d{};
+    d.output = g.data(), d.output_stride[0] = B * n, d.output_stride[1] = n, d.output_stride[2] = 1;
+    d.h_n = g_h.data(), d.x = dx.data(), d.h0 = dh0.data(), d.W = dW.data(), d.U = dU.data(), d.b = db.data();
+    check_written<T>(s, d, {&x, &h0, &W, &U, &b, &g, &g_h}, {&output, &h_n, &gates, &dx, &dh0, &dW, &dU, &db}, "gated");
+    s.gates = nullptr;
+    expect(scornn_backward(&s, &d, 0, B) == SCORNN_INVALID, "gradients without gates", "gated");
+    s.heads = 1;
+    expect(scornn_forward(&s, 0, B) == SCORNN_INVALID, "a head", "gated");
+}
+
+// Maps in place of W; ops/test_structured.py compares the numbers themselves.
+template <class T> void check_map(const Case &c, int kind, int isa) {
+    const std::vector<i64> sizes = Problem<T>::batch_sizes(c);
+    const bool complex = c.activation == SCORNN_COMPLEX_MODRELU;
+    const i64 rows = Problem<T>::total(sizes), n = c.n, m = c.m, B = c.B, state = complex ? 2 * n : n;
+    std::vector<i64> index;
+    i64 pairs = 0;
+    if (kind == SCORNN_FOURIER) {
+        for (i64 i = 0; i < n; ++i) index.push_back((i + 1) % n);
+    } else {
+        index = {0, 1, n / 2, 1, 1, (n - 1) / 2, 0, n / 2 ? n / 2 : 1, n / 2};
+        for (i64 k = 0; k < 3; ++k) pairs += index[3 * k + 2];
+    }
+    const bool fourier = kind == SCORNN_FOURIER;
+    Array<T> x(rows * m), h0(B * state), U(state * m), b(n), g(rows * state), g_h(B * state);
+    Array<T> first(fourier ? 6 * n : 2 * pairs), second(fourier ? 4 * n : 2 * pairs), third(2 * n);
+    Array<T> output(rows * state), h_n(B * state), dx(rows * m), dh0(B * state), dU(state * m), db(n);
+    Array<T> dfirst(fourier ? 3 * n : pairs), dsecond(fourier ? 4 * n : complex ? pairs : 0);
+    Array<T> dthird(fourier || !complex ? 0 : n);
+    scornn_map map{kind, fourier ? 0 : 3, index.data(), {first.data(), second.data(), third.data()}};
+    scornn_sequence s{};
+    set_sizes<T>(s, c, sizes, state, isa);
+    s.x = x.data(), s.h0 = h0.data(), s.U = U.data(), s.b = b.data(), s.output = output.data(), s.h_n = h_n.data();
+    s.map = &map;
+    scornn_gradients d{};
+    d.output = g.data(), d.output_stride[0] = B * state, d.output_stride[1] = state, d.output_stride[2] = 1;
+    d.h_n = g_h.data(), d.x = dx.data(), d.h0 = dh0.data(), d.U = dU.data(), d.b = db.data();
+    d.factor[0] = dfirst.data(), d.factor[1] = dsecond.data(), d.factor[2] = dthird.data();
+    check_written<T>(s, d, {&x, &h0, &U, &b, &g, &g_h, &first, &second, &third},
+                     {&output, &h_n, &dx, &dh0, &dU, &db, &dfirst, &dsecond, &dthird}, "map");
+    index.back() = n;  // out of the states, or more pairs than there are
+    expect(scornn_forward(&s, 0, B) == SCORNN_INVALID, "an index out of range", "map");
+    map.kind = 2;
+    expect(scornn_forward(&s, 0, B) == SCORNN_INVALID, "no such map", "map");
+}
+
+void check_other_grid() {
+    for (int isa : {SCORNN_ISA_PORTABLE, SCORNN_ISA_AVX2, SCORNN_ISA_AVX512}) {
+        if (!scornn_isa_supported(isa)) continue;
+        int k = 0;
+        for (i64 n : {1, 8, 17, 38})
+            for (i64 B : {1, 7, 37}) {
+                Case c{3, B, n, 1 + 3 * (k % 4), SCORNN_GRU + k % 2, k % 3 == 0, k % 2 == 0};
+                check_gated<float>(c, isa);
+                check_gated<double>(c, isa);
+                c.activation = SCORNN_COMPLEX_MODRELU;
+                check_map<float>(c, SCORNN_FOURIER, isa);
+                check_map<double>(c, SCORNN_FOURIER, isa);
+                check_map<float>(c, SCORNN_ROTATIONS, isa);
+                c.activation = SCORNN_MODRELU;
+                check_map<double>(c, SCORNN_ROTATIONS, isa);
+                ++k;
+            }
+    }
+}
+
 void check_lstm_grid() {
     for (int isa : {SCORNN_ISA_PORTABLE, SCORNN_ISA_AVX2, SCORNN_ISA_AVX512}) {
         if (!scornn_isa_supported(isa)) continue;
@@ -284,7 +383,7 @@ void check_refusals() {
     expect(scornn_abi_version() == SCORNN_ABI_VERSION, "version", "refusals");
     expect(scornn_struct_size(SCORNN_STRUCT_SEQUENCE) == i64(sizeof(scornn_sequence)), "size", "refusals");
     expect(scornn_struct_size(SCORNN_STRUCT_TASKS) == i64(sizeof(scornn_tasks)), "size", "refusals");
-    expect(scornn_struct_size(4) == 0, "no such struct", "refusals");
+    expect(scornn_struct_size(5) == 0, "no such struct", "refusals");
     scornn_work(nullptr);
     scornn_tasks none{nullptr, 1, 0};
     scornn_work(&none);
@@ -365,6 +464,7 @@ int main(int argc, char **argv) {
     } else {
         check_grid();
         check_lstm_grid();
+        check_other_grid();
         check_optional();
         check_refusals();
         check_missing();

@@ -60,6 +60,7 @@ EXTRA = [
     Case("ornn", {"reflections": 3}, sizes=(3, 17)),
     Case("goru", {"style": "tunable", "bias": False}),
     Case("spectral", {"margin": 0}),
+    Case("linear-memory", {"bias": True, "rho": 1, "start": "cayley"}, sizes=(2, 17, 33)),
 ]
 SIZES: dict[str, tuple[int, ...]] = {"goru": (1, 2, 16, 32)}
 CASES = [Case(model, sizes=SIZES.get(model, Case.sizes)) for model in MODELS] + EXTRA

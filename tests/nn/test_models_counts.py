@@ -105,6 +105,7 @@ def test_formulas() -> None:
         "goru": ({}, 3 * m * n + 2 * n * n + (n // 2) * 4 + 3 * n + head),
         "scurnn": ({}, n * n + n + 2 * n * m + 2 * n * p + p + n + 2 * n),
         "spectral": ({}, m * n + n * n + n + head),
+        "linear-memory": ({}, m * n + n // 2 + head),
     }
     assert set(expected) == set(MODELS)
     for model, (options, number) in expected.items():

@@ -83,6 +83,16 @@ def test_sampled_trials_are_pruned_and_a_later_total_is_reached(sweep: Sweep, ru
     assert main(["sweep", "resume", "s", "--trials", "5"]) == 2
 
 
+def test_a_part_of_a_grid_grows_to_all_of_it(sweep: Sweep) -> None:
+    over = ("--over", "seed=1,2,3,4,5,6", "--out", "s", "--quiet", "--set", "steps=1")
+    assert sweep(*over, "--trials", "3") == 0
+    first = [t.params["seed"] for t in trials("s")]
+    assert main(["sweep", "resume", "s", "--trials", "9", "--quiet"]) == 0
+    seeds = [t.params["seed"] for t in trials("s")]
+    assert seeds[:3] == first
+    assert sorted(seeds) == [1, 2, 3, 4, 5, 6]
+
+
 def test_values_do_not_depend_on_who_draws_them(sweep: Sweep) -> None:
     over = ("--over", "optimizer.recurrent.lr=1e-4..1e-1:log", "--sampler", "random", "--quiet", "--iterations", "1")
     assert sweep(*over[:-2], "--trials", "3", "--out", "a") == 0

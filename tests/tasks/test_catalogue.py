@@ -52,3 +52,12 @@ def test_pmnist_is_said_once() -> None:
     rooms = ("tasks", "train", "nn", "data", "metrics", "analysis")
     said = [path for room in rooms for path in (root / room).rglob("*.py") if re.search(r'"pmnist"', path.read_text())]
     assert [path.name for path in said] == ["pixel_mnist.py"]
+
+
+def test_data_goes_through_the_rooms_downwards() -> None:
+    """Tasks, models and training know nothing of the paper's tables; their settings come as an argument."""
+    root = Path(scornn.__file__).parent
+    rooms = ("tasks", "train", "nn", "ops", "data", "metrics")
+    sources = {path: path.read_text() for room in rooms for path in (root / room).rglob("*.py")}
+    assert sources
+    assert [path for path, text in sources.items() if re.search(r"scornn\.(paper|report|cli)\b", text)] == []

@@ -36,7 +36,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def _forget() -> None:
     """As in a new process."""
-    for name in ("parity", "leaky"):
+    for name in ("parity", "symmetric"):
         TASKS.pop(name, None)
         MODELS.pop(name, None)
     for name in [name for name in sys.modules if name.startswith("scornn_plugin_")]:
@@ -56,7 +56,7 @@ def test_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
     assert config["task"] == {"name": "parity", "batch": 16}
     assert config["plugins"] == [str(Path("parity.py").resolve())]
     assert json.loads(Path("runs/parity/summary.json").read_text())["epochs"] == 6
-    assert json.loads(Path("runs/leaky/config.json").read_text())["model"]["options"] == {"leak": 0.3}
+    assert json.loads(Path("runs/symmetric/config.json").read_text())["model"]["options"] == {"gain": 0.3}
     _forget()
     plugins.load(["parity.py"])
     exec(compile(Path("in_python.py").read_text(), "in_python.py", "exec"), {})

@@ -303,12 +303,19 @@ def test_another_config_or_other_data_are_refused(small: Small, tmp_path: Path) 
             resume(run)
 
 
-def test_other_numerics_are_said(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_numerics_and_a_lost_orthogonality_are_said_also_by_a_quiet_run(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with monkeypatch.context() as patch:
         stop_at(patch, 6)
         start(small(), tmp_path / "run")
     monkeypatch.setattr(torch, "__version__", "0.0.1")
+    monkeypatch.setattr(Engine, "orthogonality", lambda self, weights="raw": 0.5)
     resume(tmp_path / "run")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "warning: may not resume bit for bit: torch was" in said.err
+    assert "warning: step 8: W is no longer orthogonal, ‖WᵀW − I‖_F = 0.5" in said.err
     log = (tmp_path / "run" / "log.txt").read_text()
     assert "may not resume bit for bit: torch was" in log
     assert "is 0.0.1" in log

@@ -22,6 +22,7 @@ SIZES = {
     "urnn": (512, 2170),
     "eurnn": (512,),
     "goru": (128,),
+    "linear-memory": (512,),
 }
 """The sizes of the paper's timing table; for models that are not in it, about as many parameters."""
 

@@ -42,7 +42,7 @@ def parse(flags: type[T], argv: list[str], command: str, description: str | None
     for name in given:
         if given.count(name) > 1 and name not in _LISTS:
             raise UsageError(f"{name} is given {given.count(name)} times; expected once")
-    for argument, value in zip(argv, [*argv[1:], None], strict=True):
+    for argument, value in zip(argv, [*argv[1:], None], strict=False):
         if argument.removesuffix("=") in _PATHS and (value == "" or argument.endswith("=")):
             raise UsageError(f"{argument.removesuffix('=')} is empty: expected a path")
     return tyro.cli(flags, args=argv, prog=f"scornn {command}", description="")

@@ -12,6 +12,7 @@ Examples:
     scornn train pmnist --hidden 512 --epochs 10 --data ~/datasets
     scornn train mnist --start-from runs/mnist-scornn-170-s5544 --epochs 2 --lr 1e-4 --recurrent-lr 1e-5
     scornn train copying --set optimizer.rest.kind=adam --set model.options.num_layers=2
+    scornn train mine --plugin mine.py                a task or model of your own, whose code is run
     torchrun --nproc-per-node 2 -m scornn train mnist --out runs/two
 
 Ctrl-C saves and says how to go on; `scornn resume RUN` continues as if nothing had happened.
@@ -60,7 +61,7 @@ class Flags:
     ] = "raw"
     seed: Annotated[str | None, option("S", "Seed of weights, data and order.")] = None
     threads: Annotated[str | None, option("N", "Threads; part of what makes a run repeatable.")] = None
-    backend: Annotated[str | None, option("B", "auto, native, manual or naive; see `scornn doctor`.")] = None
+    backend: Annotated[str | None, option("B", "auto, or one of those that `scornn doctor` lists.")] = None
     device: Annotated[str | None, option("D", "cpu or cuda.")] = None
     dataset: Annotated[str | None, option("NAME", "mnist or fashion, for the tasks mnist and pmnist.")] = None
     corpus: Annotated[str | None, option("NAME", "timit, iban or folder, for the task speech.")] = None

@@ -19,6 +19,8 @@ from scornn.nn.exprnn import DTriv, ExpRNN
 from scornn.nn.scurnn import ScuRNN
 from scornn.nn.spectral import SpectralRNN
 from scornn.nn.henaff import Henaff
+from scornn.nn.linear_memory import LinearMemory
+from scornn.nn.memory_block import MemoryBlock, MemoryNetwork
 from scornn.nn.model import SequenceModel
 # isort: on
 
@@ -37,6 +39,9 @@ __all__ = [
     "ExpRNN",
     "FullURNN",
     "Henaff",
+    "LinearMemory",
+    "MemoryBlock",
+    "MemoryNetwork",
     "OrthogonalRecurrentLayer",
     "RecurrentLayer",
     "ScoRNN",

@@ -13,7 +13,9 @@ from scornn.nn.unitary import UnitaryRecurrentLayer
 from scornn.ops import rotations
 
 FORMS = ("auto", "dense", "product")
-PRODUCT_FROM = 1000  # size of the state, for each layer of rotations, from which the product is applied in every step
+# Size of the state, for each layer of rotations, from which the product is applied in every step.
+PRODUCT_FROM = 64  # on the kernel
+PRODUCT_FROM_WITHOUT_KERNEL = 1000
 
 
 def check_rotations(n: int, style: str, capacity: int) -> None:
@@ -123,8 +125,10 @@ class EURNN(UnitaryRecurrentLayer):
         return rotations.apply(I if made.last is None else I.to(made.last.dtype), made).mT
 
     def runs_as_product(self) -> bool:
-        few = self.state_size >= PRODUCT_FROM * len(self.layers)
-        return self.form == "product" or (self.form == "auto" and few)
+        if self.form != "auto":
+            return self.form == "product"
+        least = PRODUCT_FROM if self.product_on_kernel() else PRODUCT_FROM_WITHOUT_KERNEL
+        return self.state_size >= least * len(self.layers)
 
     def product(self, suffix: str) -> tuple[str, list[Tensor]]:
         name = f"rotations/{'complex' if self.complex else 'real'}/{self.style}/{self.capacity}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from scornn.nn.checks import full_precision
 from scornn.nn.layer import RecurrentLayer
+from scornn.ops import native
 
 
 class GatedLayer(RecurrentLayer):
@@ -18,6 +19,8 @@ class GatedLayer(RecurrentLayer):
     torch keeps two bias vectors where one is enough: the second, ``bias_hh``, stays zero and is not trained.
     """
 
+    BACKENDS: ClassVar[tuple[str, ...]] = ("auto", "native", "naive")
+    backend: str = "auto"
     gates: int
     forget_bias: float
     proj_size: int = 0
@@ -69,6 +72,18 @@ class GatedLayer(RecurrentLayer):
                 return output.flip(0) if reverse else output, tuple(h.squeeze(0) for h in last)
             output, *last = function(x if order is None else x[order], batch_sizes, state, weights, *settings)
             return output if order is None else output[order], tuple(h.squeeze(0) for h in last)
+
+    def runs_on_kernel(self, x: Tensor) -> bool:
+        """Whether the kernel, and not torch's loop, runs an input such as x."""
+        if self.backend == "naive":
+            return False
+        why_not = "it has no projections (proj_size)" if self.proj_size else native.RUNG.why_not(x)
+        if why_not is not None and self.backend == "native":
+            raise RuntimeError(f'backend="native" cannot run: {why_not}')
+        return why_not is None
+
+    def slow_when_packed(self, x: Tensor) -> bool:
+        return not self.bidirectional and not self.runs_on_kernel(x)
 
     def extra_repr(self) -> str:
         return super().extra_repr() + (f", proj_size={self.proj_size}" if self.proj_size else "")

@@ -13,7 +13,7 @@ from scornn.nn.caching import once
 from scornn.nn.catalogue import model
 from scornn.nn.eurnn import check_rotations
 from scornn.ops import goru, rotations
-from scornn.ops.custom import takes_plain_loop
+from scornn.ops.rung import choose
 
 
 @model(
@@ -40,7 +40,7 @@ class GORU(OrthogonalRecurrentLayer):
     Args:
         style: ``fft``, log₂ n layers of butterflies, n a power of two; or ``tunable``.
         capacity: L of the tunable style.
-        backend: ``auto`` or ``manual`` (hand-written backward), or ``naive``; there is no native loop for gates.
+        backend: ``auto``, ``native``, ``manual`` (hand-written backward) or ``naive``.
 
     Attributes:
         angle_hh_l{k}: angles of the rotations that make W, which is ``weight_hh_l{k}``.
@@ -53,7 +53,7 @@ class GORU(OrthogonalRecurrentLayer):
         torch.Size([7, 2, 8])
     """
 
-    BACKENDS: ClassVar[tuple[str, ...]] = ("auto", "manual", "naive")
+    BACKENDS: ClassVar[tuple[str, ...]] = ("auto", *(rung.name for rung in goru.RUNGS))
 
     def __init__(
         self,
@@ -118,8 +118,8 @@ class GORU(OrthogonalRecurrentLayer):
         with full_precision(x):
             W = torch.cat([self.tensor(f"weight_gates{suffix}"), once(self, suffix, self.recurrent_matrix)])
             U, b = self.input_matrix(suffix), self.bias_vector(suffix)
-            rung = goru.naive if takes_plain_loop(self.backend) else goru.manual
-            return rung(x, h0, W, U, b, self.activation, batch_sizes, reverse)
+            output, h_n = choose(goru.RUNGS, self.backend, x).run(x, h0, W, U, b, self.activation, batch_sizes, reverse)
+            return output, h_n
 
     def frozen(self) -> RecurrentLayer:
         raise TypeError("GORU has gates besides W, so its recurrence is not one dense matrix and has no frozen form")

@@ -62,7 +62,7 @@ class Recurrent(nn.Module):
         value: Tensor = getattr(self, name)
         if type(value) in (Tensor, nn.Parameter) or torch.compiler.is_compiling() or not is_sharded(value):
             return value
-        whole: Tensor = value.full_tensor()  # type: ignore[operator]
+        whole: Tensor = value.full_tensor()  # type: ignore[attr-defined]
         return whole
 
     @property
@@ -318,10 +318,17 @@ class RecurrentLayer(Recurrent):
         return tuple(given) if batched else each(tuple(given), lambda h: h.unsqueeze(1))
 
     def _stack(
-        self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None, head: Head | None
+        self,
+        x: Tensor,
+        states: States | None,
+        batch: int,
+        batch_sizes: Tensor | None,
+        head: Head | None,
+        layers: int | None = None,
     ) -> tuple[Tensor, States]:
+        """The output of the first ``layers`` layers, or of all, and their last states."""
         last: list[States] = []
-        for layer in range(self.num_layers):
+        for layer in range(self.num_layers if layers is None else layers):
             outputs = []
             for direction, suffix in enumerate(self._suffixes(layer)):
                 index = layer * self.num_directions + direction

@@ -77,18 +77,6 @@ class LSTM(GatedLayer):
         """Of h and c."""
         return self.state_size, self.hidden_size
 
-    def runs_on_kernel(self, x: Tensor) -> bool:
-        """Whether the kernel, and not torch's loop, runs an input such as x."""
-        if self.backend == "naive":
-            return False
-        why_not = "it has no projections (proj_size)" if self.proj_size else lstm.RUNGS[0].why_not(x)
-        if why_not is not None and self.backend == "native":
-            raise RuntimeError(f'backend="native" cannot run: {why_not}')
-        return why_not is None
-
-    def slow_when_packed(self, x: Tensor) -> bool:
-        return not self.bidirectional and not self.runs_on_kernel(x)
-
     def run(self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Any]:
         if not self.runs_on_kernel(x) or x.numel() == 0:  # the kernel takes no empty batch
             return self.loop(torch._VF.lstm, suffix, x, h0, batch_sizes, reverse)

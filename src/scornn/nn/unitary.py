@@ -13,7 +13,7 @@ from torch import Tensor
 from scornn.functional import orthogonality_error
 from scornn.nn.base import DenseRecurrentLayer, full_precision, precise
 from scornn.ops import product
-from scornn.ops.custom import takes_plain_loop
+from scornn.ops.rung import choose
 
 NONLINEARITIES = {"modrelu": "complex_modrelu"}
 
@@ -74,18 +74,23 @@ class UnitaryRecurrentLayer(DenseRecurrentLayer):
         """Whether W is applied as a product in every step, rather than as a matrix."""
         return False
 
+    def product_on_kernel(self) -> bool:
+        """Whether a product runs on the kernel, which makes it worth while at sizes where PyTorch's loop is slower."""
+        kernel = product.RUNGS[0]
+        return self.backend in ("auto", kernel.name) and kernel.why_not(self.like) is None
+
     def run(
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
     ) -> tuple[Tensor, Tensor]:
         if not self.runs_as_product() or x.numel() == 0:  # torch.fft takes no empty batch
             return super().run(suffix, x, h0, batch_sizes, reverse)
-        rung = product.naive if takes_plain_loop(self.backend) else product.manual
         with full_precision(x):
             name, factors = self.product(suffix)
             b = self.bias_vector(suffix)
             made = [precise(factor) for factor in factors]
             U, b = precise(self.input_matrix(suffix)), None if b is None else precise(b)
-            output, h_n = rung(precise(x), precise(h0), made, U, b, name, self.activation, batch_sizes, reverse)
+            run = choose(product.RUNGS, self.backend, precise(x)).run
+            output, h_n = run(precise(x), precise(h0), made, U, b, name, self.activation, batch_sizes, reverse)
         return output.to(x.dtype), h_n.to(x.dtype)
 
     def reads_in_one_pass(self) -> bool:

@@ -13,7 +13,8 @@ from scornn.nn.unitary import NONLINEARITIES, UnitaryRecurrentLayer
 from scornn.ops import fourier
 
 FORMS = ("auto", "dense", "fft")
-FFT_FROM = 4096  # hidden size from which the product is applied in every step
+FFT_FROM = 64  # hidden size from which the kernel applies the product in every step
+FFT_FROM_WITHOUT_KERNEL = 4096
 
 
 @model(
@@ -39,8 +40,8 @@ class URNN(UnitaryRecurrentLayer):
 
     Args:
         form: ``dense`` makes W once per forward by applying the product to the identity, and runs one dense matrix;
-            ``fft`` applies the product in every step, which is cheaper for large n; ``auto`` is ``fft`` from n = 4096
-            on. Equal to rounding.
+            ``fft`` applies the product in every step, which is cheaper for large n; ``auto`` is ``fft`` from n = 64 on
+            where the kernel runs, from 4096 on elsewhere. Equal to rounding.
         learn_h0: train the state before the first step.
 
     Attributes:
@@ -108,7 +109,9 @@ class URNN(UnitaryRecurrentLayer):
         return fourier.apply(I, factors).mT
 
     def runs_as_product(self) -> bool:
-        return self.form == "fft" or (self.form == "auto" and self.hidden_size >= FFT_FROM)
+        if self.form != "auto":
+            return self.form == "fft"
+        return self.hidden_size >= (FFT_FROM if self.product_on_kernel() else FFT_FROM_WITHOUT_KERNEL)
 
     def product(self, suffix: str) -> tuple[str, list[Tensor]]:
         names = ("phase_hh", "reflection_hh", "permutation_hh")

@@ -1,4 +1,4 @@
-"""The loop of the gated orthogonal recurrent unit, in two rungs: naive (autograd) and a hand-written backward.
+"""The loop of the gated orthogonal recurrent unit: naive (autograd), a hand-written backward, and the C++ kernel.
 
 Rows of W, U and b stand in the order reset gate r, update gate g, candidate c::
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from scornn.functional import modrelu
+from scornn.ops import gated, native
 from scornn.ops.layout import Layout, States
 from scornn.ops.rung import Gradients, Incoming, Needs, Operands, Rung, recurrence_operator
 
@@ -86,4 +87,24 @@ def _backward(incoming: Incoming, operands: Operands, output: Tensor, needs: Nee
 
 
 manual = recurrence_operator("goru", lambda operands: naive(*operands), _backward, "manual")
-RUNGS = (Rung("manual", manual), Rung("naive", naive, opaque=False))
+
+
+def kernel(
+    x: Tensor,
+    h0: Tensor,
+    W: Tensor,
+    U: Tensor,
+    b: Tensor | None,
+    activation: str,
+    batch_sizes: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, Tensor]:
+    b = None if b is None else torch.cat([b, b.new_zeros(h0.shape[-1])])  # nothing beside W h
+    return gated.kernel(x, h0, W, U, b, "goru", batch_sizes, reverse)
+
+
+RUNGS = (
+    Rung("native", kernel, native.RUNG.unavailable, native.RUNG.refuses),
+    Rung("manual", manual),
+    Rung("naive", naive, opaque=False),
+)

@@ -13,11 +13,24 @@ import os
 from functools import cache
 from pathlib import Path
 
-ABI_VERSION = 5
+ABI_VERSION = 7
 NAMES = ("libscornn.so", "libscornn.dylib", "scornn.dll")
 ISA = {"best": 0, "portable": 1, "avx2": 2, "avx512": 3}
-ACTIVATION = {"identity": 0, "relu": 1, "leaky_relu": 2, "tanh": 3, "modrelu": 4, "complex_modrelu": 5, "lstm": 6}
+ACTIVATION = {"identity": 0, "relu": 1, "leaky_relu": 2, "tanh": 3, "modrelu": 4, "complex_modrelu": 5}
+ACTIVATION |= {"lstm": 6, "gru": 7, "goru": 8, "bank": 9}
+MAP = {"fourier": 0, "rotations": 1}
 STATUS = {1: "out of memory", 2: "invalid arguments"}
+
+
+class MapStruct(ctypes.Structure):
+    """``struct scornn_map`` of ``csrc/scornn.h``."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int32),
+        ("layers", ctypes.c_int32),
+        ("index", ctypes.c_void_p),
+        ("factor", ctypes.c_void_p * 3),
+    )
 
 
 class SequenceStruct(ctypes.Structure):
@@ -49,6 +62,7 @@ class SequenceStruct(ctypes.Structure):
         ("c_n", ctypes.c_void_p),
         ("cells", ctypes.c_void_p),
         ("gates", ctypes.c_void_p),
+        ("map", ctypes.POINTER(MapStruct)),
     )
 
 
@@ -68,6 +82,7 @@ class GradientsStruct(ctypes.Structure):
         ("U", ctypes.c_void_p),
         ("b", ctypes.c_void_p),
         ("V", ctypes.c_void_p),
+        ("factor", ctypes.c_void_p * 3),
     )
 
 
@@ -89,7 +104,7 @@ class Tasks(ctypes.Structure):
     _fields_ = (("tasks", ctypes.POINTER(Task)), ("count", ctypes.c_int64), ("next", ctypes.c_int64))
 
 
-STRUCTS = (SequenceStruct, GradientsStruct, Task, Tasks)
+STRUCTS = (SequenceStruct, GradientsStruct, Task, Tasks, MapStruct)
 """In the order of ``enum scornn_struct``."""
 
 

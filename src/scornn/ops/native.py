@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import NamedTuple
@@ -136,10 +136,11 @@ def check_sizes(batch_sizes: Tensor, rows: int) -> None:
 class Cells(NamedTuple):
     """The second state of an LSTM: before the first step, after the last, and with the gates at every step.
 
-    What is None is not written; without ``every`` and ``gates`` there is no backward pass.
+    What is None is not written; without ``every`` and ``gates`` there is no backward pass. GRU and GORU have gates
+    alone.
     """
 
-    c0: Tensor
+    c0: Tensor | None = None
     c_n: Tensor | None = None
     every: Tensor | None = None
     gates: Tensor | None = None
@@ -156,6 +157,8 @@ class Call:
         head: Head | None = None,
         y: Tensor | None = None,
         cells: Cells | None = None,
+        map: library.MapStruct | None = None,
+        keep: object = None,
     ) -> None:
         x, h0, W, U, b, activation, batch_sizes, reverse = operands
         x, h0, W, U, output = x.resolve_neg(), dense(h0), dense(W), dense(U), dense(output)
@@ -163,7 +166,8 @@ class Call:
         batch_sizes = None if batch_sizes is None else batch_sizes.contiguous()
         V, c = (None, None) if head is None else (dense(head.V), dense(head.c))
         c0, c_n, every, gates = (None,) * 4 if cells is None else (None if t is None else dense(t) for t in cells)
-        self.keep = (x, h0, W, U, b, output, h_n, batch_sizes, V, c, y, c0, c_n, every, gates)
+        arrays = (h0, W, U, b, output, h_n, V, c, y, c0, c_n, every, gates)
+        self.keep = (x, batch_sizes, arrays, keep)
         batch, n = h0.shape
         self.sequence = library.SequenceStruct(
             x.shape[0] if batch_sizes is None else batch_sizes.shape[0],
@@ -178,7 +182,8 @@ class Call:
             address(batch_sizes),
             x.data_ptr(),
             _strides(x),
-            *map(address, (h0, W, U, b, output, h_n, V, c, y, c0, c_n, every, gates)),
+            *(address(t) for t in arrays),
+            None if map is None else ctypes.pointer(map),
         )
         rows = output.numel() // n
         self.shards = _shards(batch, 2.0 * rows * U.shape[0] * (n + U.shape[1]), batch_sizes)
@@ -188,19 +193,29 @@ class Call:
         _workers.run([library.Task(sequence, None, *rows) for rows in self.shards], self)
 
     def backward(
-        self, output: Tensor | None, others: dict[str, int | None], weights: list[Tensor | None]
+        self,
+        output: Tensor | None,
+        others: dict[str, int | None],
+        weights: list[Tensor | None],
+        factors: Sequence[Tensor | None] = (),
     ) -> list[Tensor | None]:
         """The gradients of W, U, b and V, shaped like ``weights`` (None: not wanted), each the sum over the shards.
+
+        Those of a map's ``factors`` come after them.
 
         ``output`` is the gradient of the states; ``others`` are the addresses of the gradients that come in or go out.
         """
         output = None if output is None else output.resolve_neg()
         strides = (0, 0, 0) if output is None else _strides(output)
+        weights = [*weights, *factors]
         parts = [[None if p is None else p.new_empty(p.shape) for p in weights] for _ in self.shards]
         sequence, tasks = ctypes.pointer(self.sequence), []
         for part, rows in zip(parts, self.shards, strict=True):
-            sums = dict(zip(("W", "U", "b", "V"), map(address, part), strict=True))
-            gradients = library.GradientsStruct(output=address(output), output_stride=strides, **others, **sums)
+            sums = dict(zip(("W", "U", "b", "V"), map(address, part[:4]), strict=True))
+            by_factor = (ctypes.c_void_p * 3)(*map(address, part[4:]))
+            gradients = library.GradientsStruct(
+                output=address(output), output_stride=strides, factor=by_factor, **others, **sums
+            )
             tasks.append(library.Task(sequence, ctypes.pointer(gradients), *rows))
         _workers.run(tasks, (self, output, parts, others))
         if not parts:  # an empty batch

@@ -1,8 +1,8 @@
 """The sequence operator with W applied as a product of cheap factors in every step, never as a matrix.
 
 h_t = act(U x_t + W h_{t−1}) where W is what :func:`find` names, given by its factors. For a large state this is cheaper
-than the dense matrix. Two rungs: naive (autograd), and a hand-written backward that walks back through the states
-with W* and then takes the gradients of all factors over all time steps, in parts that stay in the cache.
+than the dense matrix. Three rungs: naive (autograd); a hand-written backward that walks back through the states with
+W* and then takes the gradients of all factors over all time steps, in parts that stay in the cache; and the kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from scornn.ops import fourier, rotations
+from scornn.ops import fourier, rotations, structured
 from scornn.ops.activations import ACTIVATIONS
 from scornn.ops.custom import register
 from scornn.ops.layout import Layout, States
@@ -122,4 +122,4 @@ manual = register(
     second_derivative=no_second_derivative("manual"),
     flops=lambda x, h0, factors, U, *others: 2 * math.prod(x[:-1]) * math.prod(U),  # W is no product of matrices
 )
-RUNGS = (Rung("manual", manual), Rung("naive", naive, opaque=False))
+RUNGS = (structured.RUNG, Rung("manual", manual), Rung("naive", naive, opaque=False))

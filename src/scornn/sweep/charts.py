@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from scornn.report import figures
-from scornn.report.figures import LIGHT, MUTED, SIZE
+from scornn.report.curves import Line
 from scornn.report.runs import Series
+from scornn.report.style import LIGHT, MUTED, SIZE, label_decades, style
 from scornn.sweep.space import Axis, Value
 
 _BINS = 7
@@ -54,7 +54,7 @@ class Scale:
         elif self.axis.log:
             getattr(axes, f"set_{which}scale")("log")
             if self.axis.high / self.axis.low >= 10:
-                figures._label_decades(drawn)
+                label_decades(drawn)
 
 
 def _text(choice: Value) -> str:
@@ -63,7 +63,7 @@ def _text(choice: Value) -> str:
 
 def history(points: Sequence[Point], metric: str, goal: str) -> Figure:
     """Each trial's value in the order of the trials, with the best so far."""
-    with figures._style():
+    with style():
         figure, axes = _figure()
         known = [(p.number, p.value) for p in points if p.value is not None]
         numbers, values = [n for n, _ in known], [v for _, v in known]
@@ -78,7 +78,7 @@ def history(points: Sequence[Point], metric: str, goal: str) -> Figure:
 
 def slice_of(points: Sequence[Point], scale: Scale, metric: str) -> Figure:
     """Values over one key, the other keys being what they were."""
-    with figures._style():
+    with style():
         figure, axes = _figure()
         key = scale.axis.key
         scale.dress(axes, "x")
@@ -91,7 +91,7 @@ def slice_of(points: Sequence[Point], scale: Scale, metric: str) -> Figure:
 
 def heat_map(points: Sequence[Point], x: Scale, y: Scale, metric: str, goal: str) -> Figure:
     """The best value of each cell over two keys; a cell without a finished trial is left open."""
-    with figures._style():
+    with style():
         figure, axes = _figure()
         edges = x.edges(), y.edges()
         cells = np.full((len(edges[1]) - 1, len(edges[0]) - 1), np.nan)
@@ -120,20 +120,25 @@ def heat_map(points: Sequence[Point], x: Scale, y: Scale, metric: str, goal: str
 
 def learning(best: Sequence[Series], early: Sequence[Series], title: str, metric: str) -> Figure:
     """Curves of the best trials in the palette's order, and thin grey ones of those that ended early."""
-    with figures._style():
+    with style():
         figure, axes = _figure()
         for x, y in early:
             axes.plot(x, y, color=MUTED, linewidth=0.8, marker="o" if len(x) == 1 else None, markersize=2.5)
         for k, (x, y) in reversed(list(enumerate(best))):
             marker = "o" if len(x) == 1 else None
-            style = {"color": LIGHT[k % len(LIGHT)], "linestyle": figures.dash(k), "linewidth": 1.8}
-            axes.plot(x, y, marker=marker, markersize=4, **style)
+            look = {"color": LIGHT[k % len(LIGHT)], "linestyle": trial_line(k).dash, "linewidth": 1.8}
+            axes.plot(x, y, marker=marker, markersize=4, **look)
         values = np.concatenate([np.empty(0), *(y for _, y in (*best, *early))])
         if values.size and values.min() > 0 and values.max() / values.min() > 30:
             axes.set_yscale("log")
-            figures._label_decades(axes.yaxis)
+            label_decades(axes.yaxis)
         axes.set(title=title, xlabel="training step", ylabel=metric)
         return figure
+
+
+def trial_line(place: int) -> Line:
+    """How the trial in this place among the best is drawn."""
+    return Line(colour=place, variant=place // len(LIGHT))
 
 
 def _figure() -> tuple[Figure, Any]:

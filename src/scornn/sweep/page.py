@@ -25,6 +25,7 @@ from scornn.report.page import (
 )
 from scornn.report.runs import Run, Series, read
 from scornn.report.settings import differing
+from scornn.report.style import svg
 from scornn.sweep import charts
 from scornn.sweep import plan as plans
 from scornn.sweep.charts import Point, Scale
@@ -101,7 +102,7 @@ def _cards(trials: Trials, every: Sequence["FrozenTrial"], best: Sequence["Froze
             lines.append(f"test {metric} {number(test)}")
         name = "Best" if place == 0 else f"Place {place + 1}"
         unit = f"{trials.plan.objective.split} {metric}"
-        cards.append(Card(f"{name}: trial {trial.number}", number(trial.value), unit, lines, place))
+        cards.append(Card(f"{name}: trial {trial.number}", number(trial.value), unit, lines, charts.trial_line(place)))
     return cards
 
 
@@ -147,7 +148,7 @@ def _best_table(trials: Trials, best: Sequence["FrozenTrial"], runs: dict[int, R
         values = [_shown(trial.params[key]) for key in names]
         path = trials.run_path(trial)
         rows.append([str(trial.number), trial.value, *test, *values, steps, duration(seconds), str(path)])
-    return Table(columns, rows, "Best runs", ["run"], [metric])
+    return Table(columns, rows, "Best runs", ["run"])
 
 
 def _over(trials: Trials, points: Sequence[Point]) -> list[Section]:
@@ -156,13 +157,13 @@ def _over(trials: Trials, points: Sequence[Point]) -> list[Section]:
     scales = [Scale(axis, names[axis.key]) for axis in trials.axes]
     early = " Crosses: trials that were pruned, diverged or failed." if any(p.value is None for p in points) else ""
     alt = f"{metric} of each trial and the best so far; the best is {_best_of(points, goal)}"
-    drawn = [Figure(figures.svg(charts.history(points, metric, goal), alt=alt), "The line: the best so far.")]
+    drawn = [Figure(svg(charts.history(points, metric, goal), alt=alt), "The line: the best so far.")]
     weights = _importance(trials)
     if weights:
         bars = figures.bars(list(weights), {"importance": list(weights.values())}, xlabel="share")
         said = ", ".join(f"{name} {share:.2f}" for name, share in weights.items())
         caption = "Share of each key in what sets the better trials apart (PED-ANOVA)."
-        drawn.append(Figure(figures.svg(bars, alt=f"Importance: {said}"), caption))
+        drawn.append(Figure(svg(bars, alt=f"Importance: {said}"), caption))
     else:
         early += f" Importance needs {_FEWEST_FOR_IMPORTANCE} finished trials that differ."
     sections: list[Section] = [
@@ -170,20 +171,13 @@ def _over(trials: Trials, points: Sequence[Point]) -> list[Section]:
         Figures(drawn, caption=early.strip()),
         Heading("Over each key", 2, "keys"),
         Figures(
-            [
-                Figure(figures.svg(charts.slice_of(points, s, metric), alt=_slice_words(points, s, metric, goal)))
-                for s in scales
-            ]
+            [Figure(svg(charts.slice_of(points, s, metric), alt=_slice_words(points, s, metric, goal))) for s in scales]
         ),
     ]
     pairs = list(combinations(scales, 2))
     if pairs:
         maps = [
-            Figure(
-                figures.svg(
-                    charts.heat_map(points, x, y, metric, goal), alt=f"Best {metric} over {x.name} and {y.name}"
-                )
-            )
+            Figure(svg(charts.heat_map(points, x, y, metric, goal), alt=f"Best {metric} over {x.name} and {y.name}"))
             for x, y in pairs[:_MOST_PAIRS]
         ]
         more = f" The first {_MOST_PAIRS} pairs of {len(pairs)}." if len(pairs) > _MOST_PAIRS else ""
@@ -233,10 +227,10 @@ def _curves(
         title = title or f"{'Validation' if split == 'valid' else 'Test'} {words(key)}"
         if any(len(x) for x, _ in (*curves, *thin)):
             alt = f"{title} by training step; {_ends(shown, curves)}"
-            drawn.append(Figure(figures.svg(charts.learning(curves, thin, title, words(key)), alt=alt)))
+            drawn.append(Figure(svg(charts.learning(curves, thin, title, words(key)), alt=alt)))
     if not drawn:
         return []
-    legend = [(f"trial {t.number}, {settings(t.params)}", k) for k, t in enumerate(shown)]
+    legend = [(f"trial {t.number}, {settings(t.params)}", charts.trial_line(k)) for k, t in enumerate(shown)]
     caption = "Grey: trials that were pruned or diverged." if early else ""
     return [Heading("Learning curves of the best", 2, "curves"), Figures(drawn, legend, caption)]
 

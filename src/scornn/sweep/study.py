@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 _ATTRIBUTE = "scornn"
 
 
-def tickets(plan: Plan, axes: Sequence[Axis]) -> list[dict[str, Value]]:
-    """The values that each trial is given beforehand: all of a grid's, none of a sampler's."""
+def tickets(plan: Plan, axes: Sequence[Axis], given: Sequence[dict[str, Value]] = ()) -> list[dict[str, Value]]:
+    """The values that each trial is given beforehand: all of a grid's, those ``given`` first; none of a sampler's."""
     if plan.sampler != "grid":
         return [{} for _ in range(plan.trials)]
     points = grid(axes)
     if plan.trials < len(points):  # a part of the grid that is spread over it
         random.Random(plan.seed).shuffle(points)
-    return points[: plan.trials]
+    return [*given, *(point for point in points if point not in given)][: plan.trials]
 
 
 class Trials:
@@ -78,7 +78,8 @@ class Trials:
 
         with self.errors():
             known = {trial.user_attrs.get("ticket") for trial in self.study.get_trials(deepcopy=False)}
-            for number, values in enumerate(tickets(self.plan, self.axes)):
+            given = [trial.system_attrs["fixed_params"] for trial in self.all()]
+            for number, values in enumerate(tickets(self.plan, self.axes, given)):
                 if number not in known:
                     self.study.enqueue_trial(values, user_attrs={"ticket": number})
             # Two processes may have filled at once: of each ticket the first one counts.

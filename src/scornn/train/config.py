@@ -111,7 +111,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stop_when: Annotated[dict[str, float], Role.FREE] = {}
     threads: Annotated[int, Meta(ge=1, le=1024), Role.RUN]
     device: Annotated[Literal["cpu", "cuda"], Role.RUN] = "cpu"
-    backend: Annotated[Literal["auto", "naive", "manual", "native"], Role.RUN] = "auto"
+    backend: Annotated[str, Role.RUN] = "auto"
     name: Annotated[str | None, Role.FREE] = None
     data: Annotated[str | None, Role.FREE] = None
     plugins: Annotated[tuple[str, ...], Role.FREE] = ()
@@ -125,9 +125,10 @@ def config_type() -> type[Config]:
 @cache
 def _with_tasks(kinds: tuple[Any, ...]) -> type[Config]:
     task = reduce(operator.or_, kinds)
-    return msgspec.defstruct(
+    made: type[Any] = msgspec.defstruct(
         "Config", [("task", task)], bases=(Config,), frozen=True, kw_only=True, forbid_unknown_fields=True
     )
+    return made
 
 
 def role(key: str) -> Role | None:

@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
+from scornn import ops
 from scornn.errors import DivergedError, UsageError
 from scornn.nn import SequenceModel
 from scornn.nn.caching import cached
@@ -44,6 +45,8 @@ def build_model(config: Config, task: Task, network: type[SequenceModel] = Seque
     """The network of a config, freshly drawn from the global random generator."""
     model = config.model
     options: dict[str, Any] = dict(model.options)
+    if config.backend not in ops.BACKENDS:
+        raise UsageError(f"backend = {config.backend!r}: expected one of {', '.join(ops.BACKENDS)}")
     kind = MODELS[model.name].layer if model.name in MODELS else None
     if kind is not None and "backend" in inspect.signature(kind).parameters:
         # a rung that a model lacks is its naive one
@@ -65,7 +68,8 @@ def _check_options(name: str, kind: type, given: Mapping[str, Any]) -> None:
     """Refuse what a layer does not take, in the user's words."""
     known: list[str] = []
     for base in kind.__mro__:  # a constructor with **kwargs hands them on
-        parameters = inspect.signature(base.__init__).parameters.values() if "__init__" in base.__dict__ else []
+        own = vars(base).get("__init__")
+        parameters = inspect.signature(own).parameters.values() if own else []
         known += [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
         if parameters and not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break

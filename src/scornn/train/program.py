@@ -206,9 +206,15 @@ def _as_json(placed: tuple[Path, bool]) -> tuple[str, bool]:
 
 def _train(trainer: Trainer, path: Path, there: bool, display: Display, tensorboard: bool | None) -> Result:
     """First all that may be refused, then all that writes: a refusal leaves the directory as it was."""
+    run: Run | None = None
+
+    def hold() -> int | None:
+        nonlocal run
+        run = stack.enter_context(Run(path))
+        return _newest(trainer, run, there)
+
     with ExitStack() as stack:
-        run: Run | None = stack.enter_context(Run(path)) if trainer.world.first else None
-        step = trainer.world.from_first(lambda: _newest(trainer, run, there))
+        step = trainer.world.from_first(hold)
         saved = None if step is None else checkpoint.at(path / "checkpoints", step)
         if saved is not None:
             trainer.resume(saved)
@@ -216,8 +222,7 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, tensorbo
                 _say_finished(trainer, path, display)
                 summary = json.loads((path / "summary.json").read_bytes())
                 return Result(path, 0, summary, trainer.world.first)
-        if run is not None:
-            _open(trainer, run, saved, display)
+        trainer.world.from_first(lambda: _open(trainer, run, saved, display))
         if saved is None and trainer.config.start is not None:
             trainer.save()  # the run no longer needs the other one
         if run is not None:
@@ -245,9 +250,8 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, tensorbo
         return Result(path, number, summary, trainer.world.first)
 
 
-def _newest(trainer: Trainer, run: Run | None, there: bool) -> int | None:
+def _newest(trainer: Trainer, run: Run, there: bool) -> int | None:
     """On the first process: the step to go on from, looking only."""
-    assert run is not None
     if not there:
         if (run.path / "config.json").exists():
             raise RunInUseError(f"another process has just made a run in {run.path}; choose another --out")
@@ -259,8 +263,9 @@ def _newest(trainer: Trainer, run: Run | None, there: bool) -> int | None:
     return saved.step
 
 
-def _open(trainer: Trainer, run: Run, saved: checkpoint.Checkpoint | None, display: Display) -> None:
-    """On the first process: everything may be written from here on."""
+def _open(trainer: Trainer, run: Run | None, saved: checkpoint.Checkpoint | None, display: Display) -> None:
+    """On the first process, which holds the directory: everything may be written from here on."""
+    assert run is not None
     trainer.attach(run, display)
     if saved is not None:
         # Newer ones are damaged, and their steps will be made again.

@@ -1,0 +1,240 @@
+// Units with a reset gate r and an update gate g, for the rows of a shard, block by block, each block through all steps:
+//
+//     r = sigmoid(W_r h + U_r x + b_r),   g = sigmoid(W_g h + U_g x + b_g),   s = W_c h + b_s,
+//     c = act(r s + U_c x, b_c),          h' = g h + (1 - g) c.
+//
+// With tanh it is the GRU, with modReLU the GORU. Rows of W and U stand in the order r, g, c, those of b as r, g, c, s.
+// What comes from h has the spans s, r, g, and what comes from x the spans r, g, c: a span begins a panel, so that the
+// numbers of a unit share row and lane, and the lanes between n and the end of a span are zero in the weights.
+#pragma once
+#include "backward.h"
+
+namespace scornn {
+namespace SCORNN_ISA {
+
+constexpr int kSpans = 3, kGateNumbers = 4;  // kept of a unit at a step: r, g, c, s
+
+// The column that row i of W makes of h, and row i of U of x.
+template <class T> SCORNN_INLINE i64 column_from_h(i64 n, i64 i) {
+    return (i / n + 1) % kSpans * panels<T>(n) * kPanel<T> + i % n;
+}
+template <class T> SCORNN_INLINE i64 column_from_x(i64 n, i64 i) { return i / n * panels<T>(n) * kPanel<T> + i % n; }
+
+template <class T> bool pack_gate_bias(const scornn_sequence &s, Panels<T> &bias) {
+    const T *b = static_cast<const T *>(s.b);
+    if (!bias.allocate(1, kGateNumbers * panels<T>(s.hidden) * kPanel<T>)) return false;
+    for (i64 q = 0; b && q < kGateNumbers; ++q)
+        bias.put(0, q * panels<T>(s.hidden) * kPanel<T>, b + q * s.hidden, 1, s.hidden);
+    return true;
+}
+
+template <class T, template <class> class Act> class GatedForward {
+  public:
+    explicit GatedForward(const scornn_sequence &s) : s_(s), n_(s.hidden), m_(s.input), span_(panels<T>(s.hidden)) {}
+
+    int run(i64 row_begin, i64 row_end) {
+        const i64 most = smaller<i64>(kBlock, row_end - row_begin), width = kSpans * span_ * kPanel<T>;
+        if (!W_.allocate(n_, width) || !U_.allocate(m_, width) || !pack_gate_bias(s_, bias_) ||
+            !h_.allocate(most, n_) || !x_.allocate(most, m_) || !from_h_.allocate(most, width) ||
+            !from_x_.allocate(most, width))
+            return SCORNN_OUT_OF_MEMORY;
+        const T *W = static_cast<const T *>(s_.W), *U = static_cast<const T *>(s_.U);
+        for (i64 i = 0; i < kSpans * n_; ++i) {
+            const i64 h = column_from_h<T>(n_, i), x = column_from_x<T>(n_, i);
+            for (i64 j = 0; j < n_; ++j) W_.at(h / kPanel<T>, j)[h % kPanel<T>] = W[i * n_ + j];
+            for (i64 j = 0; j < m_; ++j) U_.at(x / kPanel<T>, j)[x % kPanel<T>] = U[i * m_ + j];
+        }
+        for_each_block(row_begin, row_end, [this](i64 begin, i64 rows) { run_block(begin, rows); });
+        return SCORNN_OK;
+    }
+
+  private:
+    void run_block(i64 begin, i64 rows) {
+        Block<T> block(s_, begin, rows);
+        const T *h0 = static_cast<const T *>(s_.h0);
+        T *output = static_cast<T *>(s_.output), *h_n = static_cast<T *>(s_.h_n);
+        for (i64 index = 0; index < s_.steps; ++index) {
+            block.move_to(index);
+            const i64 alive = block.alive(index);
+            for (i64 r = block.alive(index - 1); r < alive; ++r)  // sequences that begin here
+                h_.put(r, 0, h0 + (begin + r) * n_, 1, n_);
+            const T *x = block.find(s_.x, s_.x_stride);
+            for (i64 r = 0; r < alive; ++r) x_.put(r, 0, x + r * s_.x_stride[1], s_.x_stride[2], m_);
+            T *out = output + block.row() * n_;
+            Ahead ahead;
+            ahead.add(out, alive * n_);
+            if (s_.gates)
+                ahead.add(static_cast<const T *>(s_.gates) + block.row() * kGateNumbers * n_, alive * kGateNumbers * n_);
+            multiply(h_.at(0, 0), h_.stride(), alive, W_, n_, 0, kSpans * span_, from_h_.at(0, 0), from_h_.stride(), ahead);
+            multiply(x_.at(0, 0), x_.stride(), alive, U_, m_, 0, kSpans * span_, from_x_.at(0, 0), from_x_.stride(),
+                     Ahead());
+            for (i64 column = 0; column < n_; column += kWidth<T>) step(column, alive, block.row(), out);
+            for (i64 r = block.alive(index + 1); r < alive; ++r)  // sequences that end here
+                std::memcpy(h_n + (begin + r) * n_, out + r * n_, n_ * sizeof(T));
+        }
+    }
+
+    // From the products to the state, for one vector of units of `rows` rows.
+    void step(i64 column, i64 rows, i64 first_row, T *out) {
+        const i64 panel = column / kPanel<T>, lane = column % kPanel<T>, left = n_ - column;
+        Vec<T> b[kGateNumbers];
+        for (int q = 0; q < kGateNumbers; ++q) b[q] = load(bias_.at(q * span_ + panel, 0) + lane);
+        T *gates = s_.gates ? static_cast<T *>(s_.gates) + first_row * kGateNumbers * n_ + column : nullptr;
+        for (i64 row = 0; row < rows; ++row) {
+            const auto from_h = [&](int span) { return load(from_h_.at(span * span_ + panel, row) + lane); };
+            const auto from_x = [&](int span) { return load(from_x_.at(span * span_ + panel, row) + lane); };
+            T *state = h_.at(panel, row) + lane;
+            const Vec<T> r = sigmoid<T>(from_h(1) + from_x(0) + b[0]), g = sigmoid<T>(from_h(2) + from_x(1) + b[1]);
+            const Vec<T> s = from_h(0) + b[3], c = Act<T>::forward(r * s + from_x(2), b[2]);
+            const Vec<T> h = g * load(state) + (T(1) - g) * c;
+            store(state, h);
+            store_first(out + row * n_ + column, h, left);
+            if (!gates) continue;
+            T *unit = gates + row * kGateNumbers * n_;
+            store_first(unit, r, left);
+            store_first(unit + n_, g, left);
+            store_first(unit + 2 * n_, c, left);
+            store_first(unit + 3 * n_, s, left);
+        }
+    }
+
+    const scornn_sequence &s_;
+    const i64 n_, m_, span_;
+    Panels<T> W_, U_, bias_, h_, x_, from_h_, from_x_;
+};
+
+// With dh the gradient that reaches h', and a = r s + U_c x:
+//
+//     da = act'(c) dh (1 - g),   ds = da r,   dz_r = da s r (1 - r),   dz_g = dh (h - c) g (1 - g);
+//     dh = dh g + [ds dz_r dz_g] W,   dx = [dz_r dz_g da] U,   dW = [ds dz_r dz_g]^T h,   dU = [dz_r dz_g da]^T x.
+//
+// So four spans ds, dz_r, dz_g, da lie side by side: h belongs to the first three, x to the last three.
+template <class T, template <class> class Act> class GatedBackward {
+  public:
+    GatedBackward(const scornn_sequence &s, const scornn_gradients &g)
+        : s_(s), g_(g), n_(s.hidden), m_(s.input), span_(panels<T>(s.hidden)), depth_(kSpans * span_ * kPanel<T>) {}
+
+    int run(i64 row_begin, i64 row_end) {
+        const i64 most = smaller<i64>(kBlock, row_end - row_begin);
+        kept_ = larger<i64>(most, smaller<i64>(kDepth / 2, most * s_.steps));  // four spans wide, it should stay in cache
+        if (!W_.allocate(depth_, n_) || !pack_gate_bias(s_, bias_) || !dz_.allocate(kept_, depth_ + span_ * kPanel<T>) ||
+            !db_.allocate(1, kGateNumbers * span_ * kPanel<T>) || !carry_.allocate(most, n_) || !stays_.allocate(most, n_))
+            return SCORNN_OUT_OF_MEMORY;
+        if (g_.x && (!U_.allocate(depth_, m_) || !dx_.allocate(most, m_))) return SCORNN_OUT_OF_MEMORY;
+        if (g_.W && (!h_.allocate(kept_, n_) || !dW_.allocate(depth_, n_))) return SCORNN_OUT_OF_MEMORY;
+        if (g_.U && (!x_.allocate(kept_, m_) || !dU_.allocate(depth_, m_))) return SCORNN_OUT_OF_MEMORY;
+        for (i64 i = 0; i < kSpans * n_; ++i) {
+            W_.put(column_from_h<T>(n_, i), 0, static_cast<const T *>(s_.W) + i * n_, 1, n_);
+            if (g_.x) U_.put(column_from_x<T>(n_, i), 0, static_cast<const T *>(s_.U) + i * m_, 1, m_);
+        }
+        for_each_block(row_begin, row_end, [this](i64 begin, i64 rows) { run_block(begin, rows); });
+        write_sums();
+        return SCORNN_OK;
+    }
+
+  private:
+    void run_block(i64 begin, i64 rows) {
+        Block<T> block(s_, begin, rows);
+        const T *output = static_cast<const T *>(s_.output), *h0 = static_cast<const T *>(s_.h0) + begin * n_;
+        const T *gates = static_cast<const T *>(s_.gates), *dh_n = static_cast<const T *>(g_.h_n);
+        T *dx = static_cast<T *>(g_.x), *dh0 = static_cast<T *>(g_.h0);
+        for (i64 index = s_.steps - 1; index >= 0; --index) {
+            block.move_to(index);
+            const i64 alive = block.alive(index), before = block.alive(index - 1);
+            for (i64 r = block.alive(index + 1); r < alive; ++r)  // sequences that end here
+                put_row(carry_, r, dh_n ? dh_n + begin * n_ : nullptr, n_);
+            if (filled_ + alive > kept_) add_chunk();
+            const T *g = g_.output ? block.find(g_.output, g_.output_stride) : nullptr;
+            if (g && g_.output_stride[2] != 1) {
+                add_rows(g, g_.output_stride[1], g_.output_stride[2], alive, n_, carry_);
+                g = nullptr;
+            }
+            const i64 back = index > 0 ? block.row_before() - block.row() : 0;  // from here to the step before
+            const T *h = output + (block.row() + back) * n_;
+            for (i64 column = 0; column < n_; column += kWidth<T>)
+                differentiate(column, alive, before, gates + block.row() * kGateNumbers * n_, g, h, h0);
+            if (g_.W || g_.U) keep_inputs(block, alive, before, h, h0);
+            Ahead ahead;
+            if (index > 0) ahead.add(gates + (block.row() + back) * kGateNumbers * n_, before * kGateNumbers * n_);
+            if (index > 1) ahead.add(output + (block.row() + 2 * back) * n_, before * n_);
+            if (index > 0 || dh0) {
+                multiply(dz_.at(0, filled_), dz_.stride(), alive, W_, depth_, 0, span_, carry_.at(0, 0), carry_.stride(),
+                         ahead);
+                for (i64 column = 0; column < n_; column += kWidth<T>)
+                    for (i64 r = 0; r < alive; ++r) {
+                        T *to = carry_.at(column / kPanel<T>, r) + column % kPanel<T>;
+                        store(to, load(to) + load(stays_.at(column / kPanel<T>, r) + column % kPanel<T>));
+                    }
+            }
+            if (dx) {
+                multiply(dz_.at(span_, filled_), dz_.stride(), alive, U_, depth_, 0, panels<T>(m_), dx_.at(0, 0),
+                         dx_.stride(), Ahead());
+                for (i64 r = 0; r < alive; ++r) dx_.get(r, 0, dx + (block.row() + r) * m_, m_);
+            }
+            for (i64 r = before; dh0 && r < alive; ++r)  // sequences that begin here
+                carry_.get(r, 0, dh0 + (begin + r) * n_, n_);
+            filled_ += alive;
+        }
+        add_chunk();
+    }
+
+    // From dh, and the gradient g of the output (columns adjacent, or NULL), to the four spans, for one vector of units.
+    // The state before the step of row r is in h, or in h0 where the sequence begins.
+    void differentiate(i64 column, i64 rows, i64 before, const T *gates, const T *g, const T *h, const T *h0) {
+        const i64 panel = column / kPanel<T>, lane = column % kPanel<T>, left = n_ - column;
+        const Vec<T> b = load(bias_.at(2 * span_ + panel, 0) + lane);
+        Vec<T> sum[kGateNumbers] = {};
+        for (i64 row = 0; row < rows; ++row) {
+            const T *unit = gates + row * kGateNumbers * n_ + column;
+            const Vec<T> r = load_first(unit, left), u = load_first(unit + n_, left);
+            const Vec<T> c = load_first(unit + 2 * n_, left), s = load_first(unit + 3 * n_, left);
+            const Vec<T> state = load_first((row < before ? h : h0) + row * n_ + column, left);
+            Vec<T> dh = load(carry_.at(panel, row) + lane), db;
+            if (g) dh += load_first(g + row * g_.output_stride[1] + column, left);
+            const Vec<T> da = Act<T>::backward(dh * (T(1) - u), c, b, db);
+            const Vec<T> dz[kGateNumbers] = {da * r, da * s * r * (T(1) - r), dh * (state - c) * u * (T(1) - u), da};
+            store(stays_.at(panel, row) + lane, dh * u);
+            for (int q = 0; q < kGateNumbers; ++q) store(dz_.at(q * span_ + panel, filled_ + row) + lane, dz[q]);
+            sum[0] += dz[1];
+            sum[1] += dz[2];
+            sum[2] += db;
+            sum[3] += dz[0];
+        }
+        for (int q = 0; q < kGateNumbers; ++q) {
+            T *db = db_.at(q * span_ + panel, 0) + lane;
+            store(db, load(db) + sum[q]);
+        }
+    }
+
+    void keep_inputs(const Block<T> &block, i64 alive, i64 before, const T *h, const T *h0) {
+        const T *x = block.find(s_.x, s_.x_stride);
+        for (i64 r = 0; r < alive; ++r) {
+            if (g_.W) h_.put(filled_ + r, 0, (r < before ? h : h0) + r * n_, 1, n_);
+            if (g_.U) x_.put(filled_ + r, 0, x + r * s_.x_stride[1], s_.x_stride[2], m_);
+        }
+    }
+
+    void add_chunk() {
+        if (g_.W) add_outer(dz_, depth_, h_, 0, span_, filled_, dW_);
+        if (g_.U) add_outer(dz_, depth_, x_, 0, panels<T>(m_), filled_, dU_, span_);
+        filled_ = 0;
+    }
+
+    void write_sums() {
+        T *dW = static_cast<T *>(g_.W), *dU = static_cast<T *>(g_.U), *db = static_cast<T *>(g_.b);
+        for (i64 i = 0; i < kSpans * n_; ++i) {
+            if (dW) dW_.get(column_from_h<T>(n_, i), 0, dW + i * n_, n_);
+            if (dU) dU_.get(column_from_x<T>(n_, i), 0, dU + i * m_, m_);
+        }
+        for (i64 q = 0; db && q < kGateNumbers; ++q) db_.get(0, q * span_ * kPanel<T>, db + q * n_, n_);
+    }
+
+    const scornn_sequence &s_;
+    const scornn_gradients &g_;
+    const i64 n_, m_, span_, depth_;
+    i64 kept_ = 0, filled_ = 0;
+    Panels<T> W_, U_, bias_, carry_, stays_, dx_, dz_, h_, x_, dW_, dU_, db_;
+};
+
+}  // namespace SCORNN_ISA
+}  // namespace scornn

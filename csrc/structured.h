@@ -1,0 +1,240 @@
+// h_t = act(W h_{t-1} + U x_t) where W is a map of states in lanes (fourier_map.h, rotation_map.h), for the rows of a
+// shard, kWidth of them at a time through all steps.
+//
+// Lanes of rows that are not alive at a step hold zeros in the backward pass and anything in the forward pass; no number
+// of another row depends on them.
+#pragma once
+#include "activation.h"
+#include "fourier_map.h"
+#include "rotation_map.h"
+#include "sequence.h"
+
+namespace scornn {
+namespace SCORNN_ISA {
+
+// The activations on units in lanes. backward takes z, since the backward pass makes it anew on its way.
+template <class T, template <class> class Act> struct RealUnit {
+    using V = Vec<T>;
+    static constexpr int kParts = 1;
+    static SCORNN_INLINE void forward(V (&z)[1], V b) { z[0] = Act<T>::forward(z[0], b); }
+    static SCORNN_INLINE V backward(V (&dh)[1], V (&z)[1], V b) {
+        V db;
+        dh[0] = Act<T>::backward(dh[0], Act<T>::forward(z[0], b), b, db);
+        return db;
+    }
+};
+
+// With r = |z|, u = z / r and c = <dh, u>: ComplexModReLU of activation.h.
+template <class T> struct ComplexUnit {
+    using V = Vec<T>;
+    static constexpr int kParts = 2;
+    static constexpr T eps = ComplexModReLU<T>::eps;
+
+    // z = scale (near[0] + i near[1]) with a power of two, so that the squares neither overflow nor underflow.
+    static SCORNN_INLINE V split(const V (&z)[2], V (&near)[2]) {
+        using Word = typename Lane<T>::Bits;
+        constexpr Word one = Word(1) << Exp<T>::mantissa, most = 2 * Exp<T>::bias;  // exponents go from 0 to most + 1
+        const Bits<T> low = one - Bits<T>{}, high = (most - 1) * one - Bits<T>{};
+        const V x = absolute<T>(z[0]), y = absolute<T>(z[1]);
+        Bits<T> exponent = bits<T>(x > y ? x : y) & ((most + 1) * one);
+        exponent = exponent < low ? low : exponent;
+        exponent = exponent > high ? high : exponent;
+        const V inverse = (V)(most * one - exponent);
+        near[0] = z[0] * inverse;
+        near[1] = z[1] * inverse;
+        return (V)exponent;
+    }
+    static SCORNN_INLINE V length(const V (&near)[2]) { return square_root<T>(near[0] * near[0] + near[1] * near[1]); }
+
+    static SCORNN_INLINE void forward(V (&z)[2], V b) {
+        V near[2];
+        const V scale = split(z, near), r = scale * length(near), a = r + b, gain = a / (r + eps);
+        z[0] = a <= T(0) ? V{} : z[0] * gain;
+        z[1] = a <= T(0) ? V{} : z[1] * gain;
+    }
+    static SCORNN_INLINE V backward(V (&dh)[2], V (&z)[2], V b) {
+        V u[2];
+        const V scale = split(z, u), l = length(u), r = scale * l, a = r + b;
+        const V by_l = T(1) / l, by_s = T(1) / (r + eps), zero{};
+        u[0] *= by_l;
+        u[1] *= by_l;
+        const V c = dh[0] * u[0] + dh[1] * u[1], db = c * (r * by_s), gain = a * by_s, bend = db * ((eps - b) * by_s);
+        const auto silent = (a <= T(0)) | (r == T(0));
+        dh[0] = silent ? zero : gain * dh[0] + bend * u[0];
+        dh[1] = silent ? zero : gain * dh[1] + bend * u[1];
+        return silent ? zero : db;
+    }
+};
+
+template <class T> using LaneRows = const T *[kWidth<T>];
+
+// z += U x for one unit; x in lanes.
+template <class T, int kParts> SCORNN_INLINE void add_input(Vec<T> (&z)[kParts], const T *U, const T *x, i64 m) {
+    for (i64 j = 0; j < m; ++j)
+        for (int part = 0; part < kParts; ++part) z[part] += broadcast<T>(U[part * m + j]) * load(x + j * kWidth<T>);
+}
+
+template <class T, class Map, class Unit> class LaneForward {
+  public:
+    explicit LaneForward(const scornn_sequence &s) : s_(s), n_(s.hidden), m_(s.input) {}
+
+    int run(i64 row_begin, i64 row_end) {
+        if (!map_.prepare(*s_.map, n_ / kParts, false) || !h_.allocate(n_) || !z_.allocate(n_) || !x_.allocate(m_))
+            return SCORNN_OUT_OF_MEMORY;
+        for (i64 begin = row_begin; begin < row_end; begin += kWidth<T>)
+            run_rows(begin, smaller<i64>(kWidth<T>, row_end - begin));
+        return SCORNN_OK;
+    }
+
+  private:
+    static constexpr int kParts = Unit::kParts;
+    static_assert(kParts == Map::kParts);
+
+    void run_rows(i64 begin, i64 rows) {
+        Block<T> block(s_, begin, rows);
+        const T *h0 = static_cast<const T *>(s_.h0), *U = static_cast<const T *>(s_.U), *b = static_cast<const T *>(s_.b);
+        T *output = static_cast<T *>(s_.output), *h_n = static_cast<T *>(s_.h_n);
+        std::memset(h_.at(0), 0, n_ * kWidth<T> * sizeof(T));
+        for (i64 index = 0; index < s_.steps; ++index) {
+            block.move_to(index);
+            const i64 alive = block.alive(index);
+            for (i64 r = block.alive(index - 1); r < alive; ++r)  // sequences that begin here
+                put_lane(h_.at(0), r, h0 + (begin + r) * n_, 1, n_);
+            const T *x = block.find(s_.x, s_.x_stride);
+            for (i64 r = 0; r < alive; ++r) put_lane(x_.at(0), r, x + r * s_.x_stride[1], s_.x_stride[2], m_);
+            map_.forward(h_.at(0), z_.at(0));
+            for (i64 i = 0; i < n_; i += kParts) {
+                Vec<T> z[kParts];
+                for (int part = 0; part < kParts; ++part) z[part] = load(z_.at(i + part));
+                add_input<T, kParts>(z, U + i * m_, x_.at(0), m_);
+                Unit::forward(z, b ? broadcast<T>(b[i / kParts]) : Vec<T>{});
+                for (int part = 0; part < kParts; ++part) store(h_.at(i + part), z[part]);
+            }
+            T *out = output + block.row() * n_;
+            from_lanes(h_.at(0), alive, n_, out);
+            for (i64 r = block.alive(index + 1); r < alive; ++r)  // sequences that end here
+                std::memcpy(h_n + (begin + r) * n_, out + r * n_, n_ * sizeof(T));
+        }
+    }
+
+    const scornn_sequence &s_;
+    const i64 n_, m_;
+    Map map_;
+    Lanes<T> h_, z_, x_;
+};
+
+// From h_{t-1} alone: W h_{t-1} is made anew, with what the gradients of its factors need on the way.
+template <class T, class Map, class Unit> class LaneBackward {
+  public:
+    LaneBackward(const scornn_sequence &s, const scornn_gradients &g) : s_(s), g_(g), n_(s.hidden), m_(s.input) {}
+
+    int run(i64 row_begin, i64 row_end) {
+        if (!map_.prepare(*s_.map, n_ / kParts, true) || !zero_.allocate(larger<i64>(n_, m_)) || !h_.allocate(n_) ||
+            !z_.allocate(n_) || !carry_.allocate(n_) || !g_lanes_.allocate(n_) || !x_.allocate(m_) || !dx_.allocate(m_) ||
+            !db_.allocate(n_ / kParts) || !dU_.allocate(g_.U ? n_ * m_ : 0))
+            return SCORNN_OUT_OF_MEMORY;
+        for (i64 begin = row_begin; begin < row_end; begin += kWidth<T>)
+            run_rows(begin, smaller<i64>(kWidth<T>, row_end - begin));
+        map_.write(g_.factor);
+        for (i64 i = 0; g_.b && i < n_ / kParts; ++i) static_cast<T *>(g_.b)[i] = *db_.total(i);
+        for (i64 i = 0; g_.U && i < n_ * m_; ++i) static_cast<T *>(g_.U)[i] = *dU_.total(i);
+        return SCORNN_OK;
+    }
+
+  private:
+    static constexpr int kParts = Unit::kParts;
+    static constexpr i64 kChain = 128;  // steps that are summed before they go into the totals
+
+    void run_rows(i64 begin, i64 rows) {
+        Block<T> block(s_, begin, rows);
+        const T *h0 = static_cast<const T *>(s_.h0) + begin * n_, *output = static_cast<const T *>(s_.output);
+        const T *dh_n = static_cast<const T *>(g_.h_n);
+        T *dx = static_cast<T *>(g_.x), *dh0 = static_cast<T *>(g_.h0);
+        std::memset(carry_.at(0), 0, n_ * kWidth<T> * sizeof(T));
+        for (i64 index = s_.steps - 1; index >= 0; --index) {
+            block.move_to(index);
+            const i64 alive = block.alive(index), before = block.alive(index - 1);
+            for (i64 r = block.alive(index + 1); dh_n && r < alive; ++r)  // sequences that end here
+                put_lane(carry_.at(0), r, dh_n + (begin + r) * n_, 1, n_);
+            const T *h = index > 0 ? output + block.row_before() * n_ : h0;
+            LaneRows<T> from;
+            for (i64 r = 0; r < kWidth<T>; ++r) from[r] = r < before ? h + r * n_ : r < alive ? h0 + r * n_ : zero_.data();
+            to_lanes<T>(from, 1, n_, h_.at(0));
+            gather(block, s_.x, s_.x_stride, alive, m_, x_);
+            if (g_.output) gather(block, g_.output, g_.output_stride, alive, n_, g_lanes_);
+            map_.forward(h_.at(0), z_.at(0));
+            differentiate();
+            for (i64 r = 0; dx && r < alive; ++r) get_lane(dx_.at(0), r, dx + (block.row() + r) * m_, m_);
+            map_.backward(h_.at(0), carry_.at(0));
+            for (i64 r = before; r < alive; ++r) {  // sequences that begin here
+                if (dh0) get_lane(carry_.at(0), r, dh0 + (begin + r) * n_, n_);
+                put_lane(carry_.at(0), r, zero_.data(), 0, n_);
+            }
+            if (index % kChain == 0) {
+                map_.flush();
+                db_.flush();
+                dU_.flush();
+            }
+        }
+    }
+
+    // The rows of a step, with any strides, into lanes.
+    void gather(const Block<T> &block, const void *base, const i64 (&stride)[3], i64 alive, i64 count, Lanes<T> &to) {
+        const T *row = block.find(base, stride);
+        if (stride[2] == 1) {
+            LaneRows<T> from;
+            for (i64 r = 0; r < kWidth<T>; ++r) from[r] = r < alive ? row + r * stride[1] : zero_.data();
+            return to_lanes<T>(from, 1, count, to.at(0));
+        }
+        for (i64 r = 0; r < kWidth<T>; ++r)
+            put_lane(to.at(0), r, r < alive ? row + r * stride[1] : zero_.data(), r < alive ? stride[2] : 0, count);
+    }
+
+    // From z without U x, and dh in carry_, to dz there; with the gradients of x, U and b.
+    void differentiate() {
+        const T *U = static_cast<const T *>(s_.U), *b = static_cast<const T *>(s_.b);
+        if (g_.x) std::memset(dx_.at(0), 0, m_ * kWidth<T> * sizeof(T));
+        for (i64 i = 0; i < n_; i += kParts) {
+            Vec<T> z[kParts], d[kParts];
+            for (int part = 0; part < kParts; ++part) {
+                z[part] = load(z_.at(i + part));
+                d[part] = load(carry_.at(i + part));
+                if (g_.output) d[part] += load(g_lanes_.at(i + part));
+            }
+            add_input<T, kParts>(z, U + i * m_, x_.at(0), m_);
+            db_.add(i / kParts, Unit::backward(d, z, b ? broadcast<T>(b[i / kParts]) : Vec<T>{}));
+            for (int part = 0; part < kParts; ++part) {
+                const T *row = U + (i + part) * m_;
+                store(carry_.at(i + part), d[part]);
+                for (i64 j = 0; g_.U && j < m_; ++j) dU_.add((i + part) * m_ + j, d[part] * load(x_.at(j)));
+                for (i64 j = 0; g_.x && j < m_; ++j) store(dx_.at(j), load(dx_.at(j)) + broadcast<T>(row[j]) * d[part]);
+            }
+        }
+    }
+
+    const scornn_sequence &s_;
+    const scornn_gradients &g_;
+    const i64 n_, m_;
+    Map map_;
+    Array<T> zero_;
+    Lanes<T> h_, z_, carry_, g_lanes_, x_, dx_;
+    LaneSums<T> db_, dU_;
+};
+
+template <class T, class Map, class Unit>
+int run_lanes(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
+    return g ? LaneBackward<T, Map, Unit>(s, *g).run(begin, end) : LaneForward<T, Map, Unit>(s).run(begin, end);
+}
+
+template <class T> int run_structured(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
+    if (s.map->kind == SCORNN_FOURIER) return run_lanes<T, FourierMap<T>, ComplexUnit<T>>(s, g, begin, end);
+    switch (s.activation) {
+        case SCORNN_COMPLEX_MODRELU: return run_lanes<T, RotationMap<T, true>, ComplexUnit<T>>(s, g, begin, end);
+        case SCORNN_MODRELU: return run_lanes<T, RotationMap<T, false>, RealUnit<T, ModReLU>>(s, g, begin, end);
+        case SCORNN_IDENTITY: return run_lanes<T, RotationMap<T, false>, RealUnit<T, Identity>>(s, g, begin, end);
+        default: return SCORNN_INVALID;
+    }
+}
+
+}  // namespace SCORNN_ISA
+}  // namespace scornn

@@ -1,0 +1,292 @@
+"""The linear memory: a scoRNN without activation, which is exactly a bank of rotations. Beyond the paper."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import scipy.linalg
+import torch
+from torch import Tensor, nn
+
+from scornn import ops
+from scornn.nn.base import Head, OrthogonalRecurrentLayer, check_choice, full_precision, precise
+from scornn.nn.catalogue import model
+from scornn.nn.convert import convert
+from scornn.nn.layer import States
+from scornn.nn.scornn import ScoRNN
+from scornn.ops.bank import Bank
+from scornn.ops.bank_last import last_state, read_every_state
+from scornn.ops.bank_native import FUSED
+from scornn.ops.bank_scan import every_state
+
+STARTS = ("uniform", "cayley")
+
+
+@model(
+    "linear-memory",
+    label="linear memory",
+    colour=15,
+    marker="h",
+    summary="orthogonal and without activation: a bank of rotations",
+    equation="h' = Rh + Ux, R = diag(R(θ₁), …, R(θ_{n/2}))",
+    source="beyond the paper: its network with the identity for σ",
+)
+class LinearMemory(OrthogonalRecurrentLayer):
+    r"""A linear scoRNN in the basis where its W is plane rotations (``docs/linear.md``). Not the paper's network.
+
+    .. math::
+        h_t = R h_{t-1} + U x_t + b, \qquad
+        R = \mathrm{diag}\Bigl(\begin{pmatrix}\cos θ_j & -\sin θ_j\\ \sin θ_j & \cos θ_j\end{pmatrix}\Bigr)
+
+    Every orthogonal W is :math:`Q R Q^T` (its real Schur form), and Q is absorbed by U and by what reads the state: n/2
+    angles do what n(n−1)/2 numbers did, R is orthogonal whatever they are, and no step waits for the one before. An
+    odd n leaves one unit with a sign, an odd rho in an even n two units, +1 and −1. The state holds everything and
+    computes nothing: what reads it should not be linear.
+
+    Args:
+        bias: whether there is a b. Default False: a constant input is nothing to remember, and the readout has a bias.
+        rho: number of −1 in the D of the scoRNN that this is, 0..n, or one for each layer and direction. The
+            determinant of R is (−1)^rho. Default the even number at or under n/2.
+        start: ``uniform``, angles from U[0, π], the default: it spreads the memory over all frequencies, and pilots on
+            permuted MNIST and copying used it; rho then only decides the determinant. ``cayley``, the paper's section
+            4.2: t_j from U[0, π/2], and t_j + π for the last rho // 2 planes.
+        input_scale: U starts uniform on ± this.
+        learn_h0: train the state before the first step, which starts at zero.
+        backend: ``auto``, ``native``, ``manual`` or ``naive``; see :func:`scornn.backends`.
+
+    The others are :class:`~scornn.nn.ScoRNN`'s.
+
+    Attributes:
+        angle_hh_l{k}: θ. Their rate should fall with the length: a phase is T·θ.
+        sign_hh_l{k}: the signs of the units outside the planes, a buffer.
+        weight_ih_l{k}, bias_l{k}: U and b.
+        weight_hh_l{k}: R.
+
+    With ``need_output=False`` a call gives ``(None, h_n)``, by one product instead of T steps.
+
+    Example:
+        >>> layer = LinearMemory(1, 64)
+        >>> output, h_n = layer(torch.randn(784, 3, 1), need_output=False)
+        >>> output, h_n.shape
+        (None, torch.Size([1, 3, 64]))
+    """
+
+    activation = "identity"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = False,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        rho: int | Sequence[int] | None = None,
+        start: str = "uniform",
+        input_scale: float = 0.1,
+        learn_h0: bool = False,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        if not 0 < input_scale < float("inf"):
+            raise ValueError(f"input_scale must be a positive number, got {input_scale!r}")
+        self.start = check_choice("start", start, STARTS)
+        self.backend = check_choice("backend", backend, ops.BACKENDS)
+        self.rho = self._check_rho(hidden_size // 4 * 2 if rho is None else rho)
+        self.input_scale, self.learn_h0 = float(input_scale), learn_h0
+        self.build(device, dtype)
+
+    def _check_rho(self, rho: int | Sequence[int]) -> tuple[int, ...]:
+        n, count = self.hidden_size, len(self.suffixes())
+        every = (rho,) * count if isinstance(rho, int) else tuple(rho)
+        if len(every) != count:
+            raise ValueError(f"rho: expected one number for each of the {count} layers and directions, got {rho!r}")
+        for one in every:
+            if isinstance(one, bool) or not isinstance(one, int):
+                raise TypeError(f"rho should be of type int, got: {type(one).__name__}")
+            if not 0 <= one <= n:
+                raise ValueError(f"rho, the number of −1 in D, must lie in 0..{n} for hidden_size={n}; got {one}")
+        return every
+
+    def _rho_of(self, suffix: str) -> int:
+        return self.rho[self.suffixes().index(suffix)]
+
+    def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"angle_hh": (self.hidden_size // 2,)}
+
+    def make_parameters(
+        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
+    ) -> None:
+        n, odd = self.hidden_size, self._rho_of(suffix) % 2
+        planes = (n - (n % 2 or 2 * odd)) // 2
+        shapes = {"weight_ih": (n, input_size), "angle_hh": (planes,)} | ({"bias": (n,)} if self.bias else {})
+        for name, shape in shapes.items():
+            self.register_parameter(f"{name}{suffix}", nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
+        self.register_buffer(f"sign_hh{suffix}", torch.empty(n - 2 * planes, device=device, dtype=dtype))
+
+    @torch.no_grad()
+    def reset(self, suffix: str) -> None:
+        angle, sign, rho = self.tensor(f"angle_hh{suffix}"), self.tensor(f"sign_hh{suffix}"), self._rho_of(suffix)
+        nn.init.uniform_(angle, 0, math.pi if self.start == "uniform" else math.pi / 2)
+        if self.start == "cayley":
+            angle[len(angle) - rho // 2 :] += math.pi
+        sign.fill_(1)
+        sign[len(sign) - rho % 2 :] = -1
+        nn.init.uniform_(self.tensor(f"weight_ih{suffix}"), -self.input_scale, self.input_scale)
+        for name in ["bias"] * self.bias + ["h0"] * self.learn_h0:
+            nn.init.zeros_(self.tensor(f"{name}{suffix}"))
+
+    def bank(self, suffix: str) -> Bank:
+        return Bank(self.tensor(f"angle_hh{suffix}"), self.tensor(f"sign_hh{suffix}"))
+
+    def recurrent_matrix(self, suffix: str) -> Tensor:
+        angle, sign = self.bank(suffix)
+        return Bank(precise(angle), precise(sign)).matrix().to(angle.dtype)
+
+    def run(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, Tensor]:
+        weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
+        with full_precision(x):
+            return every_state(x, h0, *weights, batch_sizes, reverse, self.backend)
+
+    def run_and_read(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool, head: Head
+    ) -> tuple[Tensor, Tensor]:
+        convolve = self.backend == "auto" and batch_sizes is None and not reverse and x.dtype.itemsize >= 4
+        if not convolve or not convolution_pays(len(x), x.shape[1], x.shape[2], *reversed(head[0].shape)):
+            return super().run_and_read(suffix, x, h0, batch_sizes, reverse, head)
+        with full_precision(x):
+            weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
+            return read_every_state(x, h0, *weights, *head)
+
+    def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
+        if self.backend != "auto":
+            return super()._last(x, states, batch, batch_sizes)
+        below = self.num_layers - 1
+        top = below * self.num_directions
+        last: list[Tensor] = []
+        if below:
+            lower = None if states is None else (states[0][:top],)
+            x, (h_n,) = self._stack(x, lower, batch, batch_sizes, None, below)
+            last = list(h_n)
+        for direction, suffix in enumerate(self._suffixes(below)):
+            h0 = self.initial_state(suffix, batch, x) if states is None else states[0][top + direction]
+            weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
+            with full_precision(x):
+                last.append(last_state(x, h0, *weights, batch_sizes, reverse=direction == 1))
+        return (torch.stack(last),)
+
+    def reads_in_one_pass(self) -> bool:
+        return False
+
+    def to_scornn(self) -> ScoRNN:
+        """The :class:`~scornn.nn.ScoRNN` with W = R and no activation: the same states (constructive Theorem 3.1).
+
+        Example:
+            >>> layer, x = LinearMemory(3, 8), torch.randn(5, 2, 3)
+            >>> torch.allclose(layer.to_scornn()(x)[0], layer(x)[0], atol=1e-5)
+            True
+        """
+        return convert(self)
+
+    @classmethod
+    @torch.no_grad()
+    def from_scornn(cls, layer: ScoRNN) -> tuple[LinearMemory, Tensor]:
+        """A linear scoRNN as a bank of rotations, and the change of basis.
+
+        The basis Q ``(num_layers · directions, n, n)`` stands in the order of ``h_n``: a state of ``layer`` is Q times
+        the memory's. A head V on the states becomes VQ.
+
+        Example:
+            >>> layer = scornn.ScoRNN(3, 8, nonlinearity="identity", dtype=torch.float64)
+            >>> memory, Q = LinearMemory.from_scornn(layer)
+            >>> x = torch.randn(5, 2, 3, dtype=torch.float64)
+            >>> torch.allclose(memory(x)[0] @ Q[-1].mT, layer(x)[0])
+            True
+        """
+        if layer.nonlinearity != "identity":
+            raise ValueError(
+                f"from_scornn: the layer's nonlinearity is {layer.nonlinearity}; only a linear one, identity, is a "
+                "bank of rotations"
+            )
+        n, weight = layer.hidden_size, layer.tensor("weight_ih_l0")
+        forms = {suffix: schur(layer.recurrent_matrix(suffix)) for suffix in layer.suffixes()}
+        memory = cls(
+            layer.input_size,
+            n,
+            layer.num_layers,
+            layer.bias,
+            layer.batch_first,
+            layer.dropout,
+            layer.bidirectional,
+            weight.device,
+            weight.dtype,
+            rho=[int((bank.sign < 0).sum()) % 2 for bank, _ in forms.values()],
+            learn_h0=layer.learn_h0,
+            backend=layer.backend,
+        )
+        inputs = None  # the basis of what the layer reads
+        for k in range(layer.num_layers):
+            bases = []
+            for suffix in layer._suffixes(k):
+                bank, Q = forms[suffix]
+                U = Q.mT @ layer.tensor(f"weight_ih{suffix}").to(Q)
+                memory.tensor(f"weight_ih{suffix}").copy_(U if inputs is None else U @ inputs)
+                memory.tensor(f"angle_hh{suffix}").copy_(bank.angle)
+                memory.tensor(f"sign_hh{suffix}").copy_(bank.sign)
+                for name in ["bias"] * layer.bias + ["h0"] * layer.learn_h0:
+                    memory.tensor(f"{name}{suffix}").copy_(Q.mT @ layer.tensor(f"{name}{suffix}").to(Q))
+                bases.append(Q)
+            inputs = torch.block_diag(*bases)
+        return memory.train(layer.training), torch.stack([Q for _, Q in forms.values()]).to(weight)
+
+    def extra_repr(self) -> str:
+        rho = self.rho[0] if len(set(self.rho)) == 1 else self.rho
+        text = super().extra_repr().replace(", bias=False", "") + (", bias=True" if self.bias else "")
+        return f"{text}, rho={rho}" + ("" if self.start == "uniform" else f", start={self.start}")
+
+
+def schur(W: Tensor) -> tuple[Bank, Tensor]:
+    """The real Schur form of an orthogonal W: a bank R and an orthogonal Q with W = Q R Qᵀ, in float64 on the CPU.
+
+    W is normal, so that its Schur form has no entries beside the blocks.
+    """
+    S, Q = (torch.from_numpy(part) for part in scipy.linalg.schur(W.detach().double().cpu().numpy(), output="real"))
+    n, k = len(S), 0
+    angles: list[float] = []
+    planes: list[int] = []
+    real: dict[int, list[int]] = {1: [], -1: []}
+    while k < n:
+        if k + 1 < n and abs(S[k + 1, k]) > n * torch.finfo(S.dtype).eps:
+            angles.append(math.atan2(float(S[k + 1, k] - S[k, k + 1]) / 2, float(S[k, k] + S[k + 1, k + 1]) / 2))
+            planes += [k, k + 1]
+            k += 2
+        else:
+            real[1 if S[k, k] > 0 else -1].append(k)
+            k += 1
+    rest = []
+    for sign, units in real.items():  # two equal signs are a plane that turns by 0 or π
+        pairs = len(units) // 2
+        angles += [0.0 if sign > 0 else math.pi] * pairs
+        planes += units[: 2 * pairs]
+        rest += [(sign, unit) for unit in units[2 * pairs :]]
+    signs = torch.tensor([sign for sign, _ in rest], dtype=S.dtype)
+    return Bank(torch.tensor(angles, dtype=S.dtype), signs), Q[:, planes + [unit for _, unit in rest]]
+
+
+def convolution_pays(steps: int, batch: int, inputs: int, hidden: int, outputs: int) -> bool:
+    """Whether a head on every state costs less as a convolution than after the scan.
+
+    Nanoseconds of a training step, fitted to measurements on one core (``docs/linear.md``).
+    """
+    length = 1 << (2 * steps - 1).bit_length()
+    scan = steps * batch * hidden * (4 + 6 * (inputs > FUSED) + 0.08 * (inputs + outputs))
+    powers = steps * hidden * (20 + 0.1 * inputs * outputs)
+    transforms = length * batch * (10 * (inputs + outputs) + 3 * inputs * outputs)
+    return 1e6 + powers + transforms < scan

@@ -1,0 +1,169 @@
+"""A bank of rotations: what an orthogonal matrix is in the basis of its real Schur form.
+
+    R = diag(R(θ_1), …, R(θ_p), ±1, …),        R(θ) = [[cos θ, −sin θ], [sin θ, cos θ]].
+
+Units 2j and 2j + 1 are plane j; the units after the planes have a sign. A plane is a complex number a + ib, and R turns
+it by e^{iθ}; a unit with a sign is one whose imaginary part is zero, with the angle 0 or π. So Rᵏ needs no product: it
+is e^{ikθ}, from phases kθ in float64 (``docs/linear.md``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from scornn.ops.custom import register
+from scornn.ops.rung import Run, no_second_derivative
+
+
+class Bank(NamedTuple):
+    """θ ``(p,)`` and the signs ``(n − 2p,)``; both real, of one dtype."""
+
+    angle: Tensor
+    sign: Tensor
+
+    @property
+    def planes(self) -> int:
+        return self.angle.shape[0]
+
+    @property
+    def units(self) -> int:
+        return 2 * self.planes + self.sign.shape[0]
+
+    def phases(self) -> Tensor:
+        """The angle of every complex unit, float64."""
+        angle = self.angle.double()
+        return torch.cat([angle, (1 - self.sign.double()) * (math.pi / 2)]) if self.sign.shape[0] else angle
+
+    def powers(self, first: int, count: int) -> Tensor:
+        """e^{ikθ} for k = first, …, first + count − 1, ``(count, units)``, of the angles' precision.
+
+        As products of √count coarse and √count fine ones, each rounded once from float64.
+        """
+        fine = max(math.isqrt(count - 1) + 1, 1)
+        coarse = -(-count // fine)
+        steps = self.power(torch.arange(fine, device=self.angle.device))
+        jumps = self.power(first + fine * torch.arange(coarse, device=self.angle.device))
+        return (jumps.unsqueeze(1) * steps).flatten(0, 1)[:count]
+
+    def power(self, k: Tensor | int) -> Tensor:
+        """e^{ikθ} ``(units,)``, or ``(len(k), units)``."""
+        theta = self.phases()
+        return self._rounded(theta * k if isinstance(k, int) else k.to(theta.device, theta.dtype).unsqueeze(-1) * theta)
+
+    def _rounded(self, phase: Tensor) -> Tensor:
+        dtype = self.angle.dtype
+        return torch.complex(phase.cos().to(dtype), phase.sin().to(dtype))
+
+    def complex(self, h: Tensor) -> Tensor:
+        """Real ``(…, n)`` as complex ``(…, units)``."""
+        planes = torch.view_as_complex(h[..., : 2 * self.planes].unflatten(-1, (self.planes, 2)).contiguous())
+        if not self.sign.shape[0]:
+            return planes
+        rest = h[..., 2 * self.planes :]
+        return torch.cat([planes, torch.complex(rest, torch.zeros_like(rest))], -1)
+
+    def real(self, h: Tensor) -> Tensor:
+        """The reverse of :meth:`complex`."""
+        planes = torch.view_as_real(h[..., : self.planes]).flatten(-2)
+        return torch.cat([planes, h[..., self.planes :].real], -1) if self.sign.shape[0] else planes
+
+    def matrix(self) -> Tensor:
+        """R ``(n, n)``."""
+        angle = self.angle.double()
+        cos, sin = angle.cos().to(self.angle.dtype), angle.sin().to(self.angle.dtype)
+        below = torch.stack([sin, torch.zeros_like(sin)], -1).flatten()
+        below = torch.cat([below, torch.zeros_like(self.sign)])[:-1]
+        return torch.diag(torch.cat([cos.repeat_interleave(2), self.sign])) + below.diag(-1) - below.diag(1)
+
+
+class Order:
+    """The steps of a batch in the order of computation, ``(T, B, ·)``, whatever way it lies in memory.
+
+    Packed sequences are padded with zeros: after their end, or with ``end`` before their beginning, so that all of
+    them end together.
+    """
+
+    def __init__(self, x: Tensor, batch_sizes: Tensor | None, reverse: bool, end: bool = False) -> None:
+        self.reverse, self.packed = reverse, batch_sizes is not None
+        if batch_sizes is None:
+            self.steps, self.batch = x.shape[:2]
+            return
+        sizes = batch_sizes.to(x.device)
+        self.steps, self.batch = len(sizes), int(sizes[0])
+        starts = sizes.cumsum(0) - sizes
+        self.lengths = (sizes.unsqueeze(1) > torch.arange(self.batch, device=x.device)).sum(0)
+        k = torch.arange(self.steps, device=x.device).unsqueeze(1)
+        if end:
+            k = k - (self.steps - self.lengths)
+        self.there = (k >= 0) & (k < self.lengths)
+        t = self.lengths - 1 - k if reverse else k.expand(-1, self.batch)
+        column = torch.arange(self.batch, device=x.device).expand_as(t)
+        self.index = (starts[t.clamp(0, self.steps - 1)] + column)[self.there]
+
+    def steps_of(self, x: Tensor) -> Tensor:
+        if not self.packed:
+            return x.flip(0) if self.reverse else x
+        return x.new_zeros(self.steps, self.batch, x.shape[-1]).masked_scatter(self.there.unsqueeze(-1), x[self.index])
+
+    def rows_of(self, h: Tensor) -> Tensor:
+        """The reverse of :meth:`steps_of`."""
+        if not self.packed:
+            return h.flip(0) if self.reverse else h
+        return h.new_empty(len(self.index), h.shape[-1]).index_copy(0, self.index, h[self.there])
+
+    def last_of(self, h: Tensor) -> Tensor:
+        return h[self.lengths - 1, torch.arange(self.batch, device=h.device)] if self.packed else h[-1]
+
+    def add_last(self, g: Tensor, last: Tensor) -> Tensor:
+        """The transpose of :meth:`last_of`, added to g."""
+        if not self.packed:
+            return torch.cat([g[:-1], g[-1:] + last])
+        return g.index_put((self.lengths - 1, torch.arange(self.batch, device=g.device)), last, accumulate=True)
+
+
+class Operands(NamedTuple):
+    """What the operator of every state takes: :func:`scornn.ops.bank_scan.every_state`, the bank in two."""
+
+    x: Tensor
+    h0: Tensor
+    angle: Tensor
+    sign: Tensor
+    U: Tensor
+    b: Tensor | None
+    batch_sizes: Tensor | None
+    reverse: bool
+
+
+Forward = Callable[[Operands], tuple[Tensor, Tensor]]
+Backward = Callable[[Any, Tensor, Operands, Any], list[Tensor | None]]
+"""From the gradients of the states and of the last state, the last state, the operands, and what is wanted of the
+operands up to b, sign among them, which has none. Under torch.compile the lazy conj of a complex tensor is lost inside
+an operator: conj_physical."""
+
+
+def operator(name: str, forward: Forward, backward: Backward) -> Run:
+    """Register ``scornn::{name}_rotations``: all states and the last ones. Its backward keeps the last ones alone."""
+
+    def empty_results(*arguments: Any) -> tuple[Tensor, Tensor]:
+        x, h0 = arguments[:2]
+        return x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
+
+    run: Run = register(
+        f"{name}_rotations",
+        "Tensor x, Tensor h0, Tensor angle, Tensor sign, Tensor U, Tensor? b, Tensor? batch_sizes, bool reverse",
+        lambda *arguments: forward(Operands(*arguments)),
+        empty_results,
+        lambda grads, kept, arguments, needs: backward(grads, kept[0], Operands(*arguments), needs),
+        inputs=6,
+        results=2,
+        differentiable=2,
+        kept=(1,),
+        second_derivative=no_second_derivative(name),
+        flops=lambda x, h0, angle, sign, U, *others: 2 * math.prod(x[:-1]) * (math.prod(U) + 2 * U[0]),
+    )
+    return run

@@ -1,0 +1,87 @@
+"""The last state of a bank of rotations, and a linear head on every state, without a loop over the steps.
+
+The last state is a product, h_T = Σ_k Rᵏ U x_{T−1−k} + Rᵀ h_0: rows of K = [R^{S−1}U … RU U] times blocks of S inputs,
+with the state turned by Rˢ from block to block. K has no batch in it, and of the states one in S is made. A head
+y_t = V h_t + c is a convolution of x with V Rᵏ U. Everything here is plain PyTorch, which autograd differentiates.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from scornn.ops.bank import Bank, Order
+from scornn.ops.custom import under_transform
+
+BLOCK = 1 << 21
+"""Numbers in K."""
+
+
+def last_state(
+    x: Tensor, h0: Tensor, bank: Bank, U: Tensor, b: Tensor | None, batch_sizes: Tensor | None, reverse: bool
+) -> Tensor:
+    """The last state of each sequence ``(B, n)``; arguments as :func:`scornn.ops.bank_scan.every_state`."""
+    if x.dtype in (torch.bfloat16, torch.float16):
+        rounded = Bank(bank.angle.float(), bank.sign.float())
+        b = None if b is None else b.float()
+        return last_state(x.float(), h0.float(), rounded, U.float(), b, batch_sizes, reverse).to(h0.dtype)
+    order = Order(x, batch_sizes, reverse, end=True)
+    steps = order.steps_of(x)
+    T, m, n = len(steps), steps.shape[-1], bank.units
+    size = max(1, min(T, BLOCK // (m * n)))
+    powers = bank.powers(0, size).flip(0)
+    K = bank.real(powers.unsqueeze(1) * bank.complex(U.mT)).flatten(0, 1)  # (size · m, n)
+    turn = bank.power(size)
+    h = _rows(steps[: (T - 1) % size + 1]) @ K[-((T - 1) % size + 1) * m :]
+    for begin in range((T - 1) % size + 1, T, size):
+        h = torch.addmm(bank.real(bank.complex(h) * turn), _rows(steps[begin : begin + size]), K)
+    h = h + bank.real(bank.power(order.lengths if order.packed else T) * bank.complex(h0))
+    return h if b is None else h + _sum_of_powers(bank, b, order, powers)
+
+
+def _rows(steps: Tensor) -> Tensor:
+    """``(S, B, m)`` as ``(B, S · m)``."""
+    return steps.transpose(0, 1).flatten(1)
+
+
+def _sum_of_powers(bank: Bank, b: Tensor, order: Order, powers: Tensor) -> Tensor:
+    """Σ_{k<T} Rᵏ b: what a constant input leaves."""
+    turned = bank.complex(b)
+    if order.packed:
+        return bank.real((bank.powers(0, order.steps) * turned).cumsum(0)[order.lengths - 1])
+    first, size = (order.steps - 1) % len(powers) + 1, len(powers)
+    total, block = powers[-first:].sum(0), powers.sum(0)
+    for _ in range(first, order.steps, size):
+        total = total * bank.power(size) + block
+    return bank.real(total * turned)
+
+
+def read_every_state(
+    x: Tensor, h0: Tensor, bank: Bank, U: Tensor, b: Tensor | None, V: Tensor, c: Tensor
+) -> tuple[Tensor, Tensor]:
+    """y_t = V h_t + c of every state, and the last state, for sequences of one length ``(T, B, m)``."""
+    (T, B, m), p = x.shape, V.shape[0]
+    length = 1 << (2 * T - 1).bit_length()  # room for the convolution to end before it comes round
+    powers = bank.powers(0, T + 1)
+    kernel = _head_of_powers(bank, powers[:T], V, bank.complex(U.mT)).view(T, p, m)
+    spectrum = torch.einsum("fbm,fpm->fbp", torch.fft.rfft(x, length, dim=0), torch.fft.rfft(kernel, length, dim=0))
+    y = torch.fft.irfft(spectrum, length, dim=0)[:T] + c
+    if b is not None:
+        y = y + _head_of_powers(bank, powers[:T].cumsum(0), V, bank.complex(b.unsqueeze(0))).unsqueeze(1)
+    if _may_be_nonzero(h0):
+        y = y + _head_of_powers(bank, powers[1:], V, bank.complex(h0)).view(T, p, B).transpose(1, 2)
+    return y, last_state(x, h0, bank, U, b, None, False)
+
+
+def _head_of_powers(bank: Bank, powers: Tensor, V: Tensor, u: Tensor) -> Tensor:
+    """V Rᵏ u for complex columns u ``(count, units)`` of the state: ``(len(powers), p · count)``."""
+    both = (bank.complex(V).conj_physical().unsqueeze(1) * u).flatten(
+        0, 1
+    )  # Re(v̄ e^{ikθ} u) is what a plane of V reads
+    weights = torch.cat([both.real, -both.imag], -1)
+    return torch.cat([powers.real, powers.imag], -1) @ weights.mT
+
+
+def _may_be_nonzero(h0: Tensor) -> bool:
+    unknown = h0.requires_grad or torch.compiler.is_compiling() or h0.is_meta or under_transform()
+    return unknown or bool(h0.any())

@@ -1,0 +1,153 @@
+"""The linear memory: what it is to a scoRNN, its starts, and the last state without a loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pack_padded_sequence
+
+import scornn
+from scornn.nn import LinearMemory, ScoRNN, SequenceModel
+from scornn.nn.linear_memory import convolution_pays, schur
+
+F64 = torch.float64
+
+
+def close(a: Tensor, b: Tensor, tolerance: float = 1e-12) -> None:
+    torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 6, 17])
+@pytest.mark.parametrize("rho", [0, 1])
+def test_the_matrix_is_orthogonal_with_the_determinant_of_rho(n: int, rho: int) -> None:
+    layer = LinearMemory(2, n, rho=rho, start="cayley", dtype=F64)
+    error = layer.orthogonality_error()
+    assert error is not None
+    assert error < 1e-14
+    close(torch.linalg.det(layer.weight_hh_l0), torch.tensor((-1.0) ** rho, dtype=F64))
+    assert layer.recurrent_parameter_names() == ["angle_hh_l0"]
+
+
+def test_the_paper_start_gives_the_paper_spectrum() -> None:
+    layer = LinearMemory(1, 200, rho=40, start="cayley", dtype=F64)
+    angles = torch.linalg.eigvals(layer.weight_hh_l0).angle().abs()
+    assert int((angles > torch.pi / 2).sum()) == 40
+    uniform = LinearMemory(1, 200, dtype=F64).angle_hh_l0.detach()
+    assert 0 <= float(uniform.min()) < 0.3
+    assert 2.8 < float(uniform.max()) <= torch.pi
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 17])
+@pytest.mark.parametrize("rho", [0, 1, None])
+def test_a_linear_scornn_is_a_bank_of_rotations(n: int, rho: int | None) -> None:
+    layer = ScoRNN(
+        3, n, 2, "identity", bidirectional=True, dtype=F64, rho=rho, learn_h0=True, input_scale=0.5, bias_start=0.1
+    )
+    with torch.no_grad():
+        for suffix in layer.suffixes():  # a W that is no start: dense
+            layer.tensor(f"skew_hh{suffix}").normal_()
+            layer.tensor(f"h0{suffix}").normal_()
+    memory, Q = LinearMemory.from_scornn(layer)
+    x = torch.randn(31, 2, 3, dtype=F64)
+    expected, h_n = layer(x)
+    output, memory_h_n = memory(x)
+    close(output @ torch.block_diag(*Q[-2:]).mT, expected)
+    close(memory_h_n @ Q.mT, h_n)
+    close(memory.to_scornn()(x)[0], output)
+
+
+@pytest.mark.parametrize(
+    "W",
+    [torch.eye(4), -torch.eye(5), torch.eye(6)[[1, 2, 3, 4, 5, 0]], torch.diag(torch.tensor([1.0, -1, 1, -1, -1, -1]))],
+    ids=["identity", "minus identity", "a cycle", "signs"],
+)
+def test_schur_form_of_repeated_and_real_eigenvalues(W: Tensor) -> None:
+    bank, Q = schur(W.double())
+    assert bank.sign.numel() <= 2
+    close(Q @ bank.matrix() @ Q.mT, W.double())
+
+
+def test_only_a_linear_scornn_converts() -> None:
+    with pytest.raises(ValueError, match="nonlinearity is modrelu"):
+        LinearMemory.from_scornn(ScoRNN(2, 4))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"rho": 5}, ValueError, r"0\.\.4 for hidden_size=4; got 5"),
+        ({"rho": True}, TypeError, "bool"),
+        ({"rho": [1, 2]}, ValueError, "each of the 1 layers"),
+        ({"start": "haar"}, ValueError, "unknown start 'haar'"),
+        ({"backend": "cuda"}, ValueError, "unknown backend 'cuda'"),
+        ({"input_scale": 0}, ValueError, "input_scale"),
+    ],
+    ids=str,
+)
+def test_refusals(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        LinearMemory(2, 4, **options)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 31])
+@pytest.mark.parametrize("kind", ["padded", "packed", "stacked", "reversed and packed"])
+def test_the_last_state_alone(steps: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scornn.ops.bank_last.BLOCK", 5 * 3 * 7)  # blocks of five steps
+    options: dict[str, Any] = {"num_layers": 2} if kind == "stacked" else {"bidirectional": kind.startswith("reversed")}
+    layer = LinearMemory(3, 7, bias=True, dtype=F64, rho=1, input_scale=0.5, learn_h0=True, **options)
+    torch.nn.init.normal_(layer.tensor("bias_l0"))
+    x = torch.randn(steps, 3, 3, dtype=F64, requires_grad=True)
+    h0 = torch.randn(len(layer.suffixes()), 3, 7, dtype=F64, requires_grad=True)
+    lengths = torch.tensor([steps, max(steps - 3, 1), 1])
+    weights = torch.randn(h0.shape, dtype=F64)
+    layer.learn_h0 = False  # h0 is given
+    wanted = [layer.tensor(name) for name, _ in layer.named_parameters() if not name.startswith("h0")] + [x, h0]
+    results = []
+    for backend, need_output in (("naive", True), ("auto", False)):
+        layer.backend = backend
+        source: Any = pack_padded_sequence(x, lengths) if "packed" in kind else x
+        output, h_n = layer(source, h0, need_output=need_output)
+        assert (output is None) != need_output
+        results.append([h_n, *torch.autograd.grad((h_n * weights).sum(), wanted)])
+    for ours, expected in zip(results[1], results[0], strict=True):
+        close(ours, expected, 1e-10)
+
+
+def test_a_network_that_reads_the_last_state_makes_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = LinearMemory(1, 8)
+    model = SequenceModel(layer, 3, read="last")
+    x = torch.randn(20, 2, 1)
+    expected = model.head(layer(x)[0][-1])
+    monkeypatch.delattr(LinearMemory, "run")
+    torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_head_on_every_state_is_a_convolution_where_that_costs_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert convolution_pays(1000, 20, 10, 190, 9)
+    assert not convolution_pays(300, 20, 129, 224, 129)
+    model = SequenceModel(LinearMemory(2, 6, dtype=F64), 3).double()
+    x, h0 = torch.randn(50, 4, 2, dtype=F64), torch.randn(1, 4, 6, dtype=F64)
+    head = (model.head.weight, model.head.bias)
+    expected = [model(x), *model.layer(x, h0, head=head)]
+    monkeypatch.setattr("scornn.nn.linear_memory.convolution_pays", lambda *sizes: True)
+    for ours, theirs in zip([model(x), *model.layer(x, h0, head=head)], expected, strict=True):
+        close(ours, theirs, 1e-11)
+
+
+def test_memory_of_the_last_state_has_no_states_in_it() -> None:
+    """Autograd keeps the inputs, K and a state for each block: nothing of the size of all states."""
+    steps, batch, n = 500, 64, 32
+    layer, x = LinearMemory(1, n), torch.randn(steps, batch, 1)
+    kept: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
+        layer(x, need_output=False)[1].sum().backward()
+    assert max(kept) <= max(steps * n, steps * batch)
+    assert sum(kept) < steps * batch * n / 4
+
+
+def test_it_is_named_as_beyond_the_paper() -> None:
+    assert "beyond the paper" in scornn.nn.MODELS["linear-memory"].source
+    assert str(LinearMemory(3, 8)) == "LinearMemory(3, 8, rho=4)"

@@ -1,0 +1,120 @@
+"""Every way of a bank of rotations through time against the loop that defines it: float64, every gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from scornn.ops import backends, bank_scan
+from scornn.ops.bank import Bank
+from scornn.ops.bank_last import last_state, read_every_state
+
+F64 = torch.float64
+RUNGS = [name for name in ("manual", "native") if backends()[name] == "available"]
+
+
+def bank_of(n: int, signs: int) -> Bank:
+    planes = (n - signs) // 2
+    angle = (torch.rand(planes, dtype=F64) * 7 - 2).requires_grad_()
+    return Bank(angle, torch.tensor([1.0, -1.0], dtype=F64)[2 - signs :])
+
+
+def operands(T: int, B: int, m: int, n: int, signs: int, bias: bool) -> tuple[Any, ...]:
+    torch.manual_seed(T + 10 * n + m)
+    draw = lambda *shape: torch.randn(*shape, dtype=F64, requires_grad=True)  # noqa: E731
+    return draw(T, B, m), draw(B, n), bank_of(n, signs), draw(n, m), draw(n) if bias else None
+
+
+SIZES = [(1, 2, 1, 1, 1), (1, 1, 1, 2, 0), (2, 3, 1, 2, 2), (3, 1, 2, 3, 1), (7, 3, 1, 17, 1), (31, 5, 3, 34, 0)]
+SIZES += [(13, 2, 9, 5, 1), (5, 70, 1, 6, 2), (101, 2, 1, 4, 0), (11, 3, 10, 33, 1)]
+
+
+def gradients(results: tuple[Tensor, ...], given: tuple[Any, ...]) -> list[Tensor]:
+    torch.manual_seed(3)
+    loss = sum((r * torch.randn(r.shape, dtype=F64)).sum() for r in results)
+    x, h0, bank, U, b = given
+    leaves = [t for t in (x, h0, bank.angle, U, b) if t is not None and t.numel()]
+    return [*results, *torch.autograd.grad(loss, leaves)]
+
+
+def compare(ours: list[Tensor], expected: list[Tensor]) -> None:
+    for a, b in zip(ours, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("backend", RUNGS)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("T", "B", "m", "n", "signs"), SIZES)
+def test_every_state(T: int, B: int, m: int, n: int, signs: int, reverse: bool, backend: str) -> None:
+    given = operands(T, B, m, n, signs, bias=n % 2 == 0)
+    run = lambda name: bank_scan.every_state(*given, None, reverse, name)  # noqa: E731
+    compare(gradients(run(backend), given), gradients(run("naive"), given))
+
+
+@pytest.mark.parametrize("backend", RUNGS)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("m", [1, 2, 10])
+def test_packed(m: int, reverse: bool, backend: str) -> None:
+    _, h0, bank, U, b = operands(1, 5, m, 7, 1, True)
+    sizes = torch.tensor([5, 4, 4, 2, 1, 1])
+    x = torch.randn(17, m, dtype=F64, requires_grad=True)
+    given = (x, h0, bank, U, b)
+    run = lambda name: bank_scan.every_state(*given, sizes, reverse, name)  # noqa: E731
+    expected = gradients(run("naive"), given)
+    compare(gradients(run(backend), given), expected)
+    last = (last_state(*given, sizes, reverse),)
+    compare(gradients(last, given), gradients(run("naive")[1:], given))
+
+
+@pytest.mark.parametrize("block", [1, 40, 1 << 21])
+@pytest.mark.parametrize(("T", "B", "m", "n", "signs"), SIZES)
+def test_last_state(T: int, B: int, m: int, n: int, signs: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scornn.ops.bank_last.BLOCK", block)
+    given = operands(T, B, m, n, signs, bias=n % 2 == 0)
+    expected = bank_scan.every_state(*given, None, False, "naive")[1:]
+    compare(gradients((last_state(*given, None, False),), given), gradients(expected, given))
+
+
+@pytest.mark.parametrize("start", ["given", "zero"])
+@pytest.mark.parametrize(("T", "B", "m", "n", "signs"), SIZES)
+def test_head_as_a_convolution(T: int, B: int, m: int, n: int, signs: int, start: str) -> None:
+    x, h0, bank, U, b = operands(T, B, m, n, signs, bias=n % 2 == 0)
+    h0 = h0 if start == "given" else torch.zeros_like(h0).detach()
+    V, c = torch.randn(3, n, dtype=F64, requires_grad=True), torch.randn(3, dtype=F64, requires_grad=True)
+    leaves = [t for t in (x, h0, bank.angle, U, b, V, c) if t is not None and t.numel() and t.requires_grad]
+
+    def checked(y: Tensor, h_n: Tensor) -> list[Tensor]:
+        torch.manual_seed(4)
+        loss = (y * torch.randn(y.shape, dtype=F64)).sum() + (h_n * torch.randn(h_n.shape, dtype=F64)).sum()
+        return [y, h_n, *torch.autograd.grad(loss, leaves)]
+
+    output, h_n = bank_scan.every_state(x, h0, bank, U, b, None, False, "naive")
+    compare(checked(*read_every_state(x, h0, bank, U, b, V, c)), checked(F.linear(output, V, c), h_n))
+
+
+@pytest.mark.parametrize("way", [*RUNGS, "last"])
+def test_rounding_after_ten_thousand_steps(way: str) -> None:
+    """In float32 the error is that of the roundings, √T·ε: no angle is wrong by a rounding of its own."""
+    T, n = 10_000, 32
+    torch.manual_seed(0)
+    x, U, angle = torch.randn(T, 1, 1), torch.rand(n, 1) - 0.5, torch.rand(n // 2) * 3
+    bank, h0 = Bank(angle, torch.zeros(0)), torch.zeros(1, n)
+    exact = Bank(angle.double(), torch.zeros(0, dtype=F64))
+    expected = last_state(x.double(), h0.double(), exact, U.double(), None, None, False)
+    if way == "last":
+        found = last_state(x, h0, bank, U, None, None, False)
+    else:
+        found = bank_scan.every_state(x, h0, bank, U, None, None, False, way)[1]
+    error = float((found - expected).abs().max() / expected.abs().max())
+    assert error < 5 * T**0.5 * torch.finfo(torch.float32).eps
+
+
+@pytest.mark.skipif("native" not in RUNGS, reason="no kernel")
+def test_wrong_batch_sizes_are_refused() -> None:
+    _, h0, bank, U, b = operands(1, 2, 1, 4, 0, False)
+    with pytest.raises(ValueError, match="batch_sizes of a PackedSequence"):
+        bank_scan.every_state(torch.zeros(3, 1, dtype=F64), h0, bank, U, b, torch.tensor([1, 2]), False, "native")

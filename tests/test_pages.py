@@ -1,0 +1,37 @@
+"""The built pages: no warning, no formula left as LaTeX, nothing asked of the network."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FETCHED = re.compile(r"""<(?:script|img|iframe|source)[^>]+src=["'](?:https?:)?//|<link[^>]+href=["'](?:https?:)?//""")
+IMPORTED = re.compile(r"""@import[^;]*//|url\(\s*["']?(?:https?:)?//""")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("pages")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", str(out / "trees")]
+    done = subprocess.run(
+        [*command, str(ROOT / "docs"), str(out / "html")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return out / "html"
+
+
+def test_nothing_is_asked_of_the_network(pages: Path) -> None:
+    for page in pages.rglob("*.html"):
+        assert not FETCHED.search(page.read_text(encoding="utf-8")), page.name
+    for style in pages.rglob("*.css"):
+        assert not IMPORTED.search(style.read_text(encoding="utf-8")), style.name
+
+
+def test_formulas_are_mathml(pages: Path) -> None:
+    text = (pages / "gradient.html").read_text(encoding="utf-8")
+    assert text.count("<math") > 10
+    body = text[text.index("<article") : text.index("</article>")]
+    assert not re.search(r"\\frac|\\mathrm|\$\$", re.sub(r"<pre>.*?</pre>", "", body, flags=re.DOTALL))
