@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint types unit bench docs clean
+.PHONY: demo test lint types unit bench docs wheels clean
 
 demo: $(READY)
 	@if test -f runs/demo/config.json; then $(BIN)/scornn resume runs/demo; \
@@ -29,6 +29,13 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 	@echo "Open docs/_build/html/index.html in a browser."
+
+# Every platform from this machine: scripts/wheels.py.
+wheels: $(READY)
+	$(BIN)/python -m pip install -q -c constraints.txt --group wheels
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/wheels.py
+	for wheel in dist/*linux*.whl; do $(BIN)/auditwheel show $$wheel || exit 1; done
+	$(BIN)/twine check --strict dist/*
 
 clean:
 	rm -rf .venv build dist docs/_build .mypy_cache .ruff_cache .pytest_cache

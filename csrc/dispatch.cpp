@@ -4,6 +4,9 @@
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
+#if defined(SCORNN_AVX2)
+#include <cpuid.h>
+#endif
 
 namespace {
 
@@ -25,16 +28,27 @@ std::int64_t output_bytes(const scornn_sequence &s) {
     return rows * s.hidden * (s.dtype == SCORNN_FLOAT32 ? 4 : 8);
 }
 
+#if defined(SCORNN_AVX2)
+// What the processor has, and whether the system saves the wide registers. Asked of the processor itself: not every
+// compiler's runtime has the table behind __builtin_cpu_supports, zig's has not.
+bool processor_has(unsigned leaf7_ebx, unsigned saved) {
+    constexpr unsigned fma_and_osxsave = 1u << 12 | 1u << 27;
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & fma_and_osxsave) != fma_and_osxsave) return false;
+    unsigned low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & saved) == saved && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & leaf7_ebx) == leaf7_ebx;
+}
+#endif
+
 bool supported(std::int32_t isa) {
     switch (isa) {
         case SCORNN_ISA_PORTABLE: return true;
-#if defined(SCORNN_AVX2)  // __builtin_cpu_supports also asks whether the system saves the wide registers
-        case SCORNN_ISA_AVX2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#if defined(SCORNN_AVX2)
+        case SCORNN_ISA_AVX2: return processor_has(1u << 5, 0x06);
 #endif
-#if defined(SCORNN_AVX512)
-        case SCORNN_ISA_AVX512:
-            return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                   __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+#if defined(SCORNN_AVX512)  // F, DQ, BW, VL
+        case SCORNN_ISA_AVX512: return processor_has(1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, 0xe6);
 #endif
         default: return false;
     }

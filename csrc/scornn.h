@@ -32,7 +32,9 @@
 
 #define SCORNN_ABI_VERSION 7
 
-#if defined(__GNUC__)
+#if defined(_WIN32)
+#define SCORNN_API __declspec(dllexport)
+#elif defined(__GNUC__)
 #define SCORNN_API __attribute__((visibility("default")))
 #else
 #define SCORNN_API

@@ -19,7 +19,9 @@ __all__ = [
     "backends",
     "cached",
     "convert",
+    "deploy",
     "functional",
+    "load",
     "nn",
     "ops",
     "optim",
@@ -27,7 +29,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from scornn import functional, nn, ops, optim
+    from scornn import deploy, functional, nn, ops, optim
+    from scornn.deploy.network import load
     from scornn.nn import ScoRNN, ScoRNNCell, parametrizations
     from scornn.nn.caching import cached
     from scornn.nn.convert import convert
@@ -40,7 +43,9 @@ _HOMES = {
     "backends": "scornn.ops:backends",
     "cached": "scornn.nn.caching:cached",
     "convert": "scornn.nn.convert:convert",
+    "deploy": "scornn.deploy",
     "functional": "scornn.functional",
+    "load": "scornn.deploy.network:load",
     "nn": "scornn.nn",
     "ops": "scornn.ops",
     "optim": "scornn.optim",

@@ -46,6 +46,8 @@ def storage_errors(path: str | os.PathLike[str], doing: str = "write") -> Iterat
 
 def fsync_directory(path: str | os.PathLike[str]) -> None:
     """Make the names in a directory as durable as the files behind them."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return  # Windows opens no directories
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -102,7 +104,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[_Digesting]:
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     with storage_errors(path):
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        own = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | own, 0o666)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 writer = _Digesting(file)

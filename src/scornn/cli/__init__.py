@@ -16,7 +16,7 @@ from pathlib import Path
 from scornn import __version__
 from scornn.errors import ScornnError, UsageError
 
-_ORDER = ("train", "resume", "eval", "report", "sweep", "reproduce", "models", "data", "bench", "doctor")
+_ORDER = ("train", "resume", "eval", "export", "report", "sweep", "reproduce", "models", "data", "bench", "doctor")
 _EXAMPLES = """\
 Try:
   scornn train copying --until recall=0.99          the paper's network on its copying problem, until it is solved

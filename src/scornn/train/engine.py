@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
     stop: bool
 
 
-def build_model(config: Config, task: Task) -> SequenceModel:
+def build_model(config: Config, task: Task, network: type[SequenceModel] = SequenceModel) -> SequenceModel:
     """The network of a config, freshly drawn from the global random generator."""
     model = config.model
     options: dict[str, Any] = dict(model.options)
@@ -58,7 +58,7 @@ def build_model(config: Config, task: Task) -> SequenceModel:
     except (ValueError, TypeError) as error:
         raise UsageError(f"model.name = {model.name}, model.options = {model.options}: {error}") from None
     readout: dict[str, Any] = {} if model.readout is None else msgspec.structs.asdict(model.readout)
-    return SequenceModel(layer, task.output_size, read=task.read, **readout)
+    return network(layer, task.output_size, read=task.read, **readout)
 
 
 _NOT_OPTIONS = {"input_size", "hidden_size", "batch_first", "device", "dtype", "backend"}

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shlex
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -17,13 +16,15 @@ from torch import Tensor
 
 from scornn import tasks
 from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
-from scornn.train import board, checkpoint, distributed, progress, provenance, state
+from scornn.train import board, checkpoint, distributed, provenance, state
 from scornn.train.config import Config
 from scornn.train.distributed import World
 from scornn.train.engine import Engine, Weights
-from scornn.train.loop import Ledger, Trainer, check_belongs
+from scornn.train.loop import Trainer
 from scornn.train.progress import Figures, Silent, show
 from scornn.train.run import Run, place, read_config
+from scornn.train.weights import Stored
+from scornn.train.weights import find as find_weights
 
 Display = Callable[[Figures], Silent]
 """What shows a run's progress; where none is given, the one that suits the terminal, or silence if ``quiet``."""
@@ -126,7 +127,7 @@ def evaluate(
     result: dict[str, Any] = {
         "run": str(path),
         "step": saved.step,
-        "weights": weights,
+        "weights": saved.weights,
         "parameters": engine.parameter_count(),
         "orthogonality": engine.orthogonality(),
         "splits": {split: engine.evaluate(split) for split in task.splits if split != "train"},
@@ -145,35 +146,21 @@ def load(
     weights: Weights = "raw",
     data: Path | None = None,
     plugins: Sequence[str] = (),
-) -> tuple[tasks.Task, Engine, checkpoint.Checkpoint]:
-    """A run's task and its network with the newest (or best) weights, raw or averaged. Nothing is written or locked."""
-    config = read_config(path, plugins)
-    saved = checkpoint.newest(path / "checkpoints", progress.warn)
-    if saved is None:
-        again = shlex.quote(str(path))
-        raise CheckpointError(f"{path} has no checkpoint yet; train it with `scornn resume {again}`")
-    if best:
-        kept = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"]).of(weights).kept_best
-        if kept not in (None, saved.step):
-            saved = checkpoint.load(path / "checkpoints" / f"step-{kept}")
-    check_belongs(saved, config)
+) -> tuple[tasks.Task, Engine, Stored]:
+    """A run's task and its network with the newest (or best) weights, raw or averaged. Nothing is written or locked.
+
+    ``path`` may also be what else holds weights: a recorded result, a checkpoint, a file of `scornn export`.
+    """
+    found = find_weights(path, best=best, weights=weights, plugins=plugins)
+    config = found.config
     if data is not None:
         config = msgspec.structs.replace(config, data=str(data))
     task = _task(config)
     engine = Engine(config, task, World(device=config.device))
-    state.restore_model(engine.model, _chosen(saved, weights))
-    if weights == "average":
+    state.restore_model(engine.model, found.tensors)
+    if found.weights == "average":
         engine.model.layer.retract_()
-    return task, engine, saved
-
-
-def _chosen(saved: checkpoint.Checkpoint, weights: Weights) -> dict[str, Tensor]:
-    if weights == "raw":
-        return saved.model
-    averaged = state.average_of(saved.training)
-    if not averaged:
-        raise CheckpointError(f"{saved.path} has no averaged weights: its run was made without optimizer.average")
-    return averaged
+    return task, engine, found
 
 
 def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[Config, dict[str, Tensor] | None]:
@@ -183,10 +170,8 @@ def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[
             raise UsageError(f"start = {config.start}: expected --start-from with the run that has these weights")
         return config, None
     read_config(source)
-    saved = checkpoint.newest(source / "checkpoints", progress.warn)
-    if saved is None:
-        raise CheckpointError(f"{source} has no checkpoint to start from")
-    digest, chosen = hashlib.sha256(), _chosen(saved, weights)
+    saved = find_weights(source, weights=weights)
+    digest, chosen = hashlib.sha256(), saved.tensors
     for name, tensor in sorted(chosen.items()):
         digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
     averaged = "-averaged" if weights == "average" else ""

@@ -1,0 +1,77 @@
+"""Runs an exported file in a process of its own, with nothing imported but what the file needs.
+
+``python fresh.py KIND FILE CASES RESULTS``: CASES is a safetensors file with the inputs ``{case}.{name}``; RESULTS gets
+the outputs ``{case}.{number}``. This file is run by its path, so that scornn itself is imported only for the kinds that
+need it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+
+def main(kind: str, file: str, cases: str, results: str) -> None:
+    inputs: dict[str, dict[str, Any]] = {}
+    for key, value in sorted(load_file(cases).items()):
+        case, name = key.split(".")
+        inputs.setdefault(case, {})[name] = value
+    run = {"onnx": _onnx, "pt2": _pt2, "safetensors": _safetensors}[kind.removesuffix("-plain")](file, kind)
+    made = {}
+    for case, given in inputs.items():
+        for number, output in enumerate(run(given)):
+            made[f"{case}.{number}"] = np.ascontiguousarray(output)
+    save_file(made, results)
+
+
+Runner = Callable[[dict[str, Any]], Sequence[Any]]
+
+
+def _onnx(file: str, kind: str) -> Runner:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    return lambda given: session.run(None, given)
+
+
+def _pt2(file: str, kind: str) -> Runner:
+    import torch
+
+    if kind == "pt2":
+        import scornn.nn  # noqa: F401, enters the operators
+    elif "scornn" in sys.modules:
+        raise RuntimeError("scornn was imported")
+    program = torch.export.load(file).module()
+
+    def run(given: dict[str, Any]) -> list[Any]:
+        names = [name for name in ("x", "h0", "c0") if name in given]
+        with torch.no_grad():
+            return [output.numpy() for output in program(*(torch.from_numpy(given[name]) for name in names))]
+
+    return run
+
+
+def _safetensors(file: str, kind: str) -> Runner:
+    import torch
+
+    import scornn
+
+    frozen = scornn.load(file).frozen()
+
+    def run(given: dict[str, Any]) -> list[Any]:
+        names = [name for name in ("x", "h0", "c0") if name in given]
+        with torch.no_grad():
+            return [output.numpy() for output in frozen(*(torch.from_numpy(given[name]) for name in names))]
+
+    return run
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,188 @@
+"""A frozen network as an ONNX graph, of standard operators alone.
+
+A dense recurrence is one ``Scan`` over time; LSTM and GRU are ONNX's own. T and B are free. Inputs are ``x (T, B, m)``
+and the state, which has the network's own as its default: it may be left out, or given for each sequence. Outputs are
+``y`` and the state after the last step, so that a sequence may come in pieces.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor, nn
+
+from scornn.deploy.frozen import Frozen, Recurrence
+from scornn.ops.activations import COMPLEX_EPSILON, LEAKY_SLOPE
+
+OPSET = 18
+IR_VERSION = 8
+"""What ONNX Runtime has read since 1.14, of 2023."""
+
+_TYPES = {torch.float32: TensorProto.FLOAT, torch.float64: TensorProto.DOUBLE}
+_LSTM_ORDER, _GRU_ORDER = (0, 3, 1, 2), (1, 0, 2)
+"""ONNX's gates i, o, f, g of torch's i, f, g, o; and z, r, n of torch's r, z, n."""
+
+
+class _Graph:
+    """Nodes and constants of a graph; a call of an operator's name adds a node and gives the name of its result."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix, self.nodes, self.constants = prefix, [], []  # type: str, list[Any], list[Any]
+
+    def constant(self, name: str, value: Tensor | np.ndarray[Any, Any]) -> str:
+        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array), self.prefix + name))
+        return self.prefix + name
+
+    def add(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
+        names = [f"{self.prefix}{operator}_{len(self.nodes)}_{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
+        return names[0] if outputs == 1 else names
+
+    def named(self, source: str, name: str) -> str:
+        self.nodes.append(helper.make_node("Identity", [source], [name]))
+        return name
+
+
+def build(frozen: Frozen, about: dict[str, str]) -> bytes:
+    """The file's content. ``about`` goes into its metadata."""
+    weight = frozen.recurrence(0).U
+    if weight.dtype not in _TYPES:
+        raise ValueError(f"an ONNX graph has float32 or float64 weights, got {weight.dtype}")
+    kind, graph = _TYPES[weight.dtype], _Graph()
+    initial = frozen.initial_state(1)
+    inputs = [helper.make_tensor_value_info("x", kind, ["T", "B", frozen.input_size])]
+    states, shape = [], graph.add("Shape", "x", start=1, end=2)  # (B,)
+    for name, default in zip(frozen.state_names, initial, strict=True):
+        count, _, size = default.shape
+        graph.constant(f"{name}0", default)
+        inputs.append(helper.make_tensor_value_info(f"{name}0", kind, [count, f"B_{name}0", size]))
+        ends = (graph.constant(f"{name}_{end}", np.array([n])) for end, n in (("first", count), ("last", size)))
+        first, last = ends
+        whole = graph.add("Expand", f"{name}0", graph.add("Concat", first, shape, last, axis=0))
+        parts = [f"{name}0_{index}" for index in range(count)]
+        if count == 1:
+            graph.named(whole, parts[0])
+        else:
+            graph.nodes.append(helper.make_node("Split", [whole], parts, axis=0, num_outputs=count))
+        states.append(parts)
+    y, last_states = _layers(graph, frozen, states)
+    outputs = [_output(graph, y, "y", kind, frozen)]
+    for name, parts, default in zip(frozen.state_names, last_states, initial, strict=True):
+        graph.named(graph.add("Concat", *parts, axis=0), f"{name}_n")
+        outputs.append(helper.make_tensor_value_info(f"{name}_n", kind, [default.shape[0], "B", default.shape[2]]))
+    made = helper.make_graph(graph.nodes, "scornn", inputs, outputs, graph.constants)
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    model.producer_name = "scornn"
+    helper.set_model_props(model, about)
+    onnx.checker.check_model(model, full_check=True)
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def _layers(graph: _Graph, frozen: Frozen, states: list[list[str]]) -> tuple[str, list[list[str]]]:
+    """What the head reads, and the last states, each ``(1, B, n)``."""
+    x, last = "x", [[] for _ in states]  # type: str, list[list[str]]
+    for layer in range(frozen.num_layers):
+        outputs = []
+        for direction in range(frozen.num_directions):
+            index = layer * frozen.num_directions + direction
+            run = _gated if frozen.recurrence(index).kind in ("lstm", "gru") else _scan
+            output, after = run(graph, frozen.recurrence(index), index, x, [of[index] for of in states])
+            outputs.append(output)
+            for of, state in zip(last, after, strict=True):
+                of.append(state)
+        x = outputs[0] if len(outputs) == 1 else graph.add("Concat", *outputs, axis=-1)
+    if frozen.read == "last":
+        top = last[0][-frozen.num_directions :]
+        joined = top[0] if len(top) == 1 else graph.add("Concat", *top, axis=-1)
+        x = graph.add("Squeeze", joined, graph.constant("state_axis", np.array([0])))
+    return x, last
+
+
+def _output(graph: _Graph, x: str, name: str, kind: int, frozen: Frozen) -> Any:
+    """The head on states, under a name."""
+    if frozen.stride > 1:
+        numbers = {"starts": 0, "ends": np.iinfo(np.int64).max, "axes": -1, "steps": frozen.stride}
+        x = graph.add("Slice", x, *(graph.constant(f"read_{k}", np.array([v])) for k, v in numbers.items()))
+    size = 0
+    for index, module in enumerate(frozen.head):
+        if isinstance(module, nn.Linear):
+            product = graph.add("MatMul", x, graph.constant(f"head_V{index}", module.weight.mT))
+            x, size = graph.add("Add", product, graph.constant(f"head_c{index}", module.bias)), module.out_features
+        else:  # GELU: x (1 + erf(x / √2)) / 2
+            like = frozen.recurrence(0).U
+            scale, half, one = (graph.constant(f"head_{n}{index}", like.new_tensor(v)) for n, v in _GELU.items())
+            curve = graph.add("Add", graph.add("Erf", graph.add("Mul", x, scale)), one)
+            x = graph.add("Mul", graph.add("Mul", x, curve), half)
+    graph.named(x, name)
+    return helper.make_tensor_value_info(name, kind, (["T"] if frozen.read == "all" else []) + ["B", size])
+
+
+_GELU = {"scale": math.sqrt(0.5), "half": 0.5, "one": 1.0}
+
+
+def _scan(graph: _Graph, of: Recurrence, index: int, x: str, state: list[str]) -> tuple[str, list[str]]:
+    """h_t = act(U x_t + W h_{t−1}): U x for all steps at once, then one loop."""
+    projected = graph.add("MatMul", x, graph.constant(f"U{index}", of.U.mT))
+    axis = graph.constant(f"axis{index}", np.array([0]))
+    body = _Graph(f"step{index}_")
+    kind, n = _TYPES[of.U.dtype], of.W.shape[0]
+    product = body.add("MatMul", f"h_{index}", body.constant("W", of.W.mT))
+    after = _activation(body, of, body.add("Add", f"z_{index}", product))
+    names = [body.named(after, f"{name}_{index}") for name in ("h_after", "h_out")]
+    value = helper.make_tensor_value_info
+    ends = [[value(name, kind, ["B", n]) for name in (f"h_{index}", f"z_{index}")], names]
+    inner = helper.make_graph(
+        body.nodes, f"step_{index}", ends[0], [value(name, kind, ["B", n]) for name in names], body.constants
+    )
+    way = [int(of.reverse)]
+    directions = {"scan_input_directions": way, "scan_output_directions": way}
+    h0 = graph.add("Squeeze", state[0], axis)
+    h_n, output = graph.add("Scan", h0, projected, outputs=2, body=inner, num_scan_inputs=1, **directions)
+    return output, [graph.add("Unsqueeze", h_n, axis)]
+
+
+def _activation(body: _Graph, of: Recurrence, z: str) -> str:
+    b = None if of.b is None else of.b
+    if of.kind == "modrelu":
+        size = body.add("Abs", z)
+        size = size if b is None else body.add("Add", size, body.constant("b", b))
+        return str(body.add("Mul", body.add("Sign", z), body.add("Relu", size)))
+    if of.kind == "complex_modrelu":
+        pairs = body.add("Reshape", z, body.constant("pairs", np.array([0, -1, 2])))
+        last, epsilon = (
+            body.constant("last", np.array([-1])),
+            body.constant("epsilon", of.U.new_tensor(COMPLEX_EPSILON)),
+        )
+        r = body.add("ReduceL2", pairs, last, keepdims=1)
+        size = r if b is None else body.add("Add", r, body.constant("b", b.unsqueeze(-1)))
+        gain = body.add("Div", body.add("Relu", size), body.add("Add", r, epsilon))
+        return str(body.add("Reshape", body.add("Mul", pairs, gain), body.constant("flat", np.array([0, -1]))))
+    z = z if b is None else body.add("Add", z, body.constant("b", b))
+    if of.kind == "leaky_relu":
+        return str(body.add("LeakyRelu", z, alpha=LEAKY_SLOPE))
+    return str(body.add({"relu": "Relu", "tanh": "Tanh", "identity": "Identity"}[of.kind], z))
+
+
+def _gated(graph: _Graph, of: Recurrence, index: int, x: str, state: list[str]) -> tuple[str, list[str]]:
+    """ONNX's LSTM or GRU, its gates in ONNX's order."""
+    order = _LSTM_ORDER if of.kind == "lstm" else _GRU_ORDER
+    zero = of.U.new_zeros(of.U.shape[0])
+    b, b_hh = (zero if part is None else part for part in (of.b, of.b_hh))
+    parts = {"U": of.U, "W": of.W, "b": b, "b_hh": b_hh}
+    U, W, b, b_hh = (torch.cat([part.chunk(len(order))[gate] for gate in order]) for part in parts.values())
+    weights = (U.unsqueeze(0), W.unsqueeze(0), torch.cat([b, b_hh]).unsqueeze(0))
+    constants = [graph.constant(f"{name}{index}", w) for name, w in zip("UWb", weights, strict=True)]
+    way: dict[str, Any] = {"direction": "reverse" if of.reverse else "forward", "hidden_size": of.W.shape[1]}
+    if of.kind == "gru":
+        way["linear_before_reset"] = 1
+    operator, count = of.kind.upper(), 1 + len(state)
+    output, *after = graph.add(operator, x, *constants, "", *state, outputs=count, **way)
+    axis = graph.constant(f"axis{index}", np.array([1]))
+    return graph.add("Squeeze", output, axis), after

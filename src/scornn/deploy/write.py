@@ -1,0 +1,175 @@
+"""A trained network as a file that others run; nothing is called done that was not loaded again and compared."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from scornn import durable
+from scornn.deploy import card, fresh
+from scornn.deploy.frozen import Frozen
+from scornn.deploy.network import Network, load
+from scornn.errors import ScornnError, UsageError
+from scornn.train import weights as stored_weights
+from scornn.train.config import to_table
+
+Format = Literal["safetensors", "pt2", "onnx"]
+FORMATS: tuple[Format, ...] = ("safetensors", "pt2", "onnx")
+
+TRACED = (5, 3)
+"""T and B at which a graph is made. It is checked at others."""
+CHECKED = ((1, 1), (1, 4), (8, 2), (33, 1))
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written. ``error`` is the largest difference found, relative to the largest number."""
+
+    path: Path
+    card: Path
+    size: int
+    error: float
+    needs: str
+
+
+def export(
+    network: Network | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    to: Format,
+    *,
+    plain: bool = False,
+) -> Exported:
+    """Write a network as a file, and a model card beside it.
+
+    The file is loaded in a fresh process and compared with the network at other T and B before it gets its name.
+
+    Args:
+        network: what :func:`scornn.load` gives, or a path for it.
+        out: the file. The card is beside it, with ``.md`` in place of its suffix.
+        to: ``safetensors``, the weights for :func:`scornn.load`; ``pt2``, for ``torch.export.load``; or ``onnx``.
+        plain: a pt2 file without scornn's operators, slower, which needs nothing but torch.
+
+    Example:
+        >>> export("runs/first", "first.onnx", "onnx").needs  # doctest: +SKIP
+        'onnxruntime'
+    """
+    if to not in FORMATS:
+        raise UsageError(f"unknown format {to!r}; expected one of {', '.join(FORMATS)}")
+    if plain and to != "pt2":
+        raise UsageError(f"plain is a form of pt2 files, but the format is {to}")
+    made = network if isinstance(network, Network) else load(network)
+    made, out = made.cpu().eval(), Path(out)
+    _check_place(out)
+    if to == "onnx":
+        _need("onnx", "onnxruntime")
+    content = _content(made, to, plain)
+    error = _compare(made, content, f"{to}-plain" if plain else to)
+    needs = {"safetensors": "scornn", "pt2": "torch" if plain else "torch and `import scornn.nn`"}.get(
+        to, "onnxruntime"
+    )
+    text = card.text(made, out.name, f"{needs}", error)
+    durable.write_bytes(out, content)
+    durable.write_text(out.with_suffix(".md"), text)
+    return Exported(out, out.with_suffix(".md"), len(content), error, needs)
+
+
+def _check_place(out: Path) -> None:
+    """Refuse, before the work, a place that cannot be written to."""
+    if out.suffix in ("", ".md"):
+        raise UsageError(f"{out}: expected the name of a file, such as model.onnx; its card gets .md")
+    with durable.storage_errors(out):
+        if out.is_dir():
+            raise IsADirectoryError(21, "Is a directory")
+        if not out.parent.is_dir():
+            raise FileNotFoundError(2, "No such file or directory")
+        if not os.access(out.parent, os.W_OK):
+            raise PermissionError(13, "Permission denied")
+
+
+def _need(*packages: str) -> None:
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(f"{' and '.join(missing)} not installed: `pip install scornn[export]`")
+
+
+def _content(network: Network, to: Format, plain: bool) -> bytes:
+    if to == "safetensors":
+        return stored_weights.to_bytes(network.stored)
+    frozen = network.frozen(plain=plain)
+    if to == "onnx":
+        from scornn.deploy import onnx
+
+        config = json.dumps({**to_table(network.stored.config), "data": None})
+        return onnx.build(frozen, {"task": network.task.name, "config": config, "step": str(network.stored.step)})
+    return _program(frozen)
+
+
+def _program(frozen: Frozen) -> bytes:
+    T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
+    inputs = (torch.zeros(*TRACED, frozen.input_size, dtype=frozen.recurrence(0).U.dtype),)
+    arguments = (*inputs, *frozen.initial_state(TRACED[1]))
+    names = ("x", *(f"{name}0" for name in frozen.state_names))
+    shapes = {name: {0: T, 1: B} if name == "x" else {1: B} for name in names}
+    file, logger = io.BytesIO(), logging.getLogger("torch.export")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's own, about its own
+            program = torch.export.export(frozen, arguments, dynamic_shapes=shapes)
+            torch.export.save(program, file)
+    finally:
+        logger.setLevel(before)
+    return file.getvalue()
+
+
+@torch.no_grad()
+def _compare(network: Network, content: bytes, kind: str) -> float:
+    """The largest difference between the network and the file, run by a fresh process on inputs that it never saw."""
+    frozen, random = network.frozen(), torch.Generator().manual_seed(5544)
+    cases: dict[str, Tensor] = {}
+    expected: dict[str, Tensor] = {}
+    for T, B in CHECKED:
+        case, own = f"T{T}B{B}", frozen.initial_state(B)
+        x = torch.randn(T, B, frozen.input_size, generator=random, dtype=own[0].dtype)
+        # The first steps from the network's own state, which is how its own forward begins.
+        start = own if CHECKED[-1] == (T, B) else tuple(s + 0.1 * torch.randn(s.shape, generator=random) for s in own)
+        results = list(frozen(x, *start))
+        if start is own:
+            results[0] = network(x)
+        cases |= {f"{case}.x": x} | {f"{case}.{n}0": s for n, s in zip(frozen.state_names, start, strict=True)}
+        expected |= {f"{case}.{number}": result for number, result in enumerate(results)}
+    with tempfile.TemporaryDirectory() as folder:
+        file, given, got = (Path(folder) / name for name in (f"model.{kind}", "cases", "results"))
+        file.write_bytes(content)
+        save_file({name: tensor.contiguous() for name, tensor in cases.items()}, given)
+        command = [sys.executable, "-W", "ignore", fresh.__file__, kind, str(file), str(given), str(got)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ScornnError(f"the {kind} file does not run in a fresh process: {done.stderr.strip()[-1000:]}")
+        found = load_file(got)
+    if found.keys() != expected.keys() or any(found[name].shape != expected[name].shape for name in expected):
+        raise ScornnError(f"the {kind} file gives outputs of other shapes than the network; nothing was written")
+    error = max(_difference(found[name], expected[name]) for name in expected)
+    if not error <= TOLERANCE:
+        raise ScornnError(f"the {kind} file differs from the network by {error:.2g}, expected at most {TOLERANCE}")
+    return error
+
+
+def _difference(found: Tensor, expected: Tensor) -> float:
+    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1))

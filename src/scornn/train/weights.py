@@ -1,0 +1,138 @@
+"""Trained weights wherever they lie: in a run, in a recorded result, in one checkpoint, in a file of `scornn export`.
+
+A file holds the tensors of the network and, in its header, the run's config, the step, which weights they are and the
+run's summary. In a recorded result it is called ``weights.safetensors``.
+"""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from scornn import durable, plugins
+from scornn.errors import CheckpointError
+from scornn.train import checkpoint, progress, state
+from scornn.train.config import Config, build, to_table
+from scornn.train.engine import Weights
+from scornn.train.loop import Ledger, check_belongs
+from scornn.train.run import read_config
+
+FILE = "weights.safetensors"
+FORMAT = "scornn-1"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Weights and the config of the run that made them. ``best`` marks those of the best evaluation."""
+
+    path: Path
+    config: Config
+    step: int
+    tensors: dict[str, Tensor]
+    weights: Weights = "raw"
+    best: bool = False
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+
+def find(path: Path, *, best: bool = False, weights: Weights = "raw", plugins: Sequence[str] = ()) -> Stored:
+    """The newest (or best) weights of a run, raw or averaged; of a checkpoint or a file, those that it holds.
+
+    ``plugins`` are the files to load its models and tasks from, in place of those that it remembers.
+    """
+    if path.is_file():
+        return _asked_for(read(path, plugins), best, weights)
+    if (path / "manifest.json").is_file():
+        saved = checkpoint.load(path)
+        try:
+            config = _config(saved.state["config"], plugins)
+        except KeyError:
+            raise CheckpointError(f"{path} names no config: it is no checkpoint of a training run") from None
+        return _stored(saved, config, weights, False, path.parent.parent)
+    config = read_config(path, plugins)
+    newest = checkpoint.newest(path / "checkpoints", progress.warn)
+    if newest is None:
+        if (path / FILE).is_file():
+            return _asked_for(read(path / FILE, plugins), best, weights)
+        again = shlex.quote(str(path))
+        raise CheckpointError(f"{path} has no checkpoint yet and no {FILE}; train it with `scornn resume {again}`")
+    saved = newest
+    if best:
+        kept = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"]).of(weights).kept_best
+        if kept not in (None, saved.step):
+            saved = checkpoint.load(path / "checkpoints" / f"step-{kept}")
+    check_belongs(saved, config)
+    return _stored(saved, config, weights, best, path)
+
+
+def write(stored: Stored, path: Path) -> None:
+    """One file with the weights and what they are, durably. Where the data lay is left out."""
+    durable.write_bytes(path, to_bytes(stored))
+
+
+def to_bytes(stored: Stored) -> bytes:
+    """The content of such a file."""
+    header = {
+        "format": FORMAT,
+        "config": json.dumps({**to_table(stored.config), "data": None}),
+        "step": str(stored.step),
+        "weights": stored.weights,
+        "best": json.dumps(stored.best),
+        "summary": json.dumps(dict(stored.summary)),
+    }
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in stored.tensors.items()}
+    data: bytes = safetensors.torch.save(tensors, header)
+    return data
+
+
+def read(path: Path, plugins: Sequence[str] = ()) -> Stored:
+    """A file that :func:`write` made; :class:`CheckpointError` where it is damaged or another's."""
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is no safetensors file, or a damaged one: {error}") from None
+    if header.get("format") != FORMAT:
+        found = header.get("format", "none")
+        raise CheckpointError(
+            f"{path} was not made by `scornn export`: its header has the format {found!r}, expected {FORMAT!r}"
+        )
+    try:
+        kind: Weights = "average" if header["weights"] == "average" else "raw"
+        config, summary = _config(json.loads(header["config"]), plugins), json.loads(header["summary"])
+        return Stored(path, config, int(header["step"]), tensors, kind, json.loads(header["best"]) is True, summary)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: its header is damaged: {error!r}") from None
+
+
+def _config(table: Mapping[str, Any], files: Sequence[str]) -> Config:
+    return build({**table, "plugins": plugins.load(files) or plugins.load_remembered(table)})
+
+
+def _asked_for(stored: Stored, best: bool, weights: Weights) -> Stored:
+    if weights == "average" and stored.weights != "average":
+        raise CheckpointError(f"{stored.path} holds the raw weights of its run; the averaged ones are not in it")
+    if best and not stored.best:
+        raise CheckpointError(f"{stored.path} holds the weights of step {stored.step}, not those of the best one")
+    return stored
+
+
+def _stored(saved: checkpoint.Checkpoint, config: Config, weights: Weights, best: bool, run: Path) -> Stored:
+    tensors = saved.model if weights == "raw" else state.average_of(saved.training)
+    if not tensors:
+        raise CheckpointError(f"{saved.path} has no averaged weights: its run was made without optimizer.average")
+    return Stored(saved.path, config, saved.step, tensors, weights, best, _summary(run))
+
+
+def _summary(run: Path) -> dict[str, Any]:
+    try:
+        summary = json.loads((run / "summary.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return summary if isinstance(summary, dict) else {}

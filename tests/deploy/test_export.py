@@ -1,0 +1,137 @@
+"""Exported files: the same numbers in other programs at any T and B, and nothing left of what failed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import scornn
+from scornn.cli import main
+from scornn.deploy import Frozen, write
+from scornn.errors import ScornnError
+from scornn.nn import MODELS, SequenceModel, build
+
+FROZEN = sorted(set(MODELS) - {"goru"})
+
+
+@pytest.mark.parametrize("to", ["safetensors", "pt2", "pt2 --plain", "onnx"])
+def test_the_command_writes_a_file_that_was_checked(to: str, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"model.{to.split()[0]}"
+    assert main(["export", str(run), "--to", *to.split(), "--out", str(out)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["model.md", out.name])
+    card = (tmp_path / "model.md").read_text()
+    for said in ("scoRNN", "copying", "recall", "| seed | 5544 |", "‖WᵀW − I‖_F", "no licence needed", "torch 2"):
+        assert said in card
+
+
+def test_an_lstm_read_at_the_last_step(lstm_run: Path, tmp_path: Path) -> None:
+    assert main(["export", str(lstm_run), "--to", "onnx", "--out", str(tmp_path / "a.onnx")]) == 0
+    assert main(["export", str(lstm_run), "--to", "pt2", "--out", str(tmp_path / "a.pt2")]) == 0
+
+
+def session(network: SequenceModel) -> Any:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    from scornn.deploy.onnx import build as graph
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(graph(Frozen(network), {}), options, providers=["CPUExecutionProvider"])
+
+
+def difference(found: np.ndarray[Any, Any], expected: torch.Tensor) -> float:
+    """The largest, relative to the largest number where that is over 1."""
+    return float(np.abs(found - expected.numpy()).max() / expected.abs().max().clamp(min=1))
+
+
+@pytest.mark.parametrize("name", FROZEN)
+@torch.no_grad()
+def test_onnx_of_every_model_stacked_and_in_two_directions(name: str) -> None:
+    network = SequenceModel(build(name, 3, 8, num_layers=2, bidirectional=True), 4).eval()
+    for parameter in network.layer.parameters():
+        if parameter.dim() == 1:
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    runs, frozen = session(network), Frozen(network)
+    for T, B in ((1, 1), (9, 5), (40, 2)):
+        x, given = torch.randn(T, B, 3), frozen.initial_state(B)
+        given = tuple(s + 0.1 * torch.randn_like(s) for s in given)
+        named = dict(zip(("h0", "c0"), (s.numpy() for s in given), strict=False))
+        for found, expected in zip(runs.run(None, {"x": x.numpy(), **named}), frozen(x, *given), strict=True):
+            assert difference(found, expected) <= 1e-5
+        found = runs.run(["y"], {"x": x.numpy()})[0]  # from the network's own state
+        assert difference(found, network(x)) <= 1e-5
+
+
+@pytest.mark.parametrize(("width", "dtype", "limit"), [(5, torch.float32, 1e-5), (None, torch.float64, 1e-12)])
+@torch.no_grad()
+def test_onnx_of_a_last_state_read_by_one_or_two_layers(width: int | None, dtype: torch.dtype, limit: float) -> None:
+    network = SequenceModel(build("scornn", 3, 8), 4, "last", width=width).to(dtype).eval()
+    x = torch.randn(6, 2, 3, dtype=dtype)
+    assert np.abs(session(network).run(["y"], {"x": x.numpy()})[0] - network(x).numpy()).max() <= limit
+
+
+def test_onnx_has_standard_operators_and_names_its_opset() -> None:
+    onnx = pytest.importorskip("onnx")
+    from scornn.deploy.onnx import OPSET
+    from scornn.deploy.onnx import build as graph
+
+    model = onnx.load_from_string(graph(Frozen(SequenceModel(build("scornn", 3, 8), 4)), {"task": "mine"}))
+    assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", OPSET)]
+    assert {node.domain for node in model.graph.node} == {""}
+    assert {p.key: p.value for p in model.metadata_props} == {"task": "mine"}
+
+
+def test_a_file_that_differs_gets_no_name(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = scornn.load(run)
+    other = scornn.load(run, weights="average")
+    monkeypatch.setattr(write, "_content", lambda *_: write.stored_weights.to_bytes(other.stored))
+    with pytest.raises(ScornnError, match="safetensors file differs from the network by"):
+        scornn.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["nowhere", "--to", "onnx", "--out", "a.onnx"], 2, "no run directory nowhere"),
+        (["RUN", "--to", "onnx", "--plain", "--out", "a.onnx"], 2, "plain is a form of pt2 files"),
+        (["RUN", "--to", "tflite", "--out", "a"], 2, "tflite"),
+        (["RUN", "--to", "onnx", "--out", "model"], 2, "model: expected the name of a file"),
+        (["RUN", "--to", "onnx", "--out", "no/a.onnx"], 6, "cannot write no/a.onnx"),
+        (["RUN", "--to", "onnx", "--out", "there.d"], 6, "cannot write there.d"),
+        (["empty", "--to", "onnx", "--out", "a.onnx"], 4, "empty has no checkpoint yet"),
+        (["bad.safetensors", "--to", "onnx", "--out", "a.onnx"], 4, "bad.safetensors is no safetensors file"),
+    ],
+)
+def test_refusals(
+    arguments: list[str],
+    code: int,
+    said: str,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("there.d").mkdir()
+    Path("bad.safetensors").write_bytes(b"<html>")
+    Path("empty").mkdir()
+    Path("empty/config.json").write_text(json.dumps(json.loads((run / "config.json").read_text())))
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["export", *(str(run) if a == "RUN" else a for a in arguments)]) == code
+    assert said in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_model_without_a_form_says_which_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    goru = tmp_path / "goru"
+    small = ["--set", "task.train_size=8", "--set", "task.test_size=4", "--tensorboard", "off", "--quiet"]
+    train = ["train", "copying", "--model", "goru", "--hidden", "4", "--length", "3", "--iterations", "1"]
+    assert main([*train, "--threads", "1", "--out", str(goru), *small]) == 0
+    assert main(["export", str(goru), "--to", "onnx", "--out", str(tmp_path / "a.onnx")]) == 2
+    assert "a GORU cannot be frozen" in capsys.readouterr().err
+    assert not (tmp_path / "a.onnx").exists()

@@ -1,0 +1,66 @@
+"""The frozen form against the network: every model, stacked and in two directions, in one piece and in many."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from scornn.deploy import Frozen
+from scornn.errors import UsageError
+from scornn.nn import MODELS, SequenceModel, build
+
+WITHOUT = {"goru"}
+FROZEN = sorted(set(MODELS) - WITHOUT)
+TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def network(name: str, read: str = "all", **options: object) -> SequenceModel:
+    torch.manual_seed(1)
+    made = SequenceModel(build(name, 3, 8, **options), 4, read)
+    with torch.no_grad():
+        for parameter in made.layer.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.1 * torch.randn_like(parameter))  # biases that do something
+    return made.eval()
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+@pytest.mark.parametrize("name", FROZEN)
+@torch.no_grad()
+def test_gives_the_outputs_of_the_network(name: str, plain: bool) -> None:
+    model = network(name, num_layers=2, bidirectional=True)
+    x = torch.randn(5, 2, 3)
+    torch.testing.assert_close(Frozen(model, plain=plain)(x)[0], model(x), **TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["scornn", "lstm", "gru", "full-urnn", "eurnn"])
+@torch.no_grad()
+def test_a_sequence_in_pieces_is_the_sequence(name: str) -> None:
+    model = network(name, num_layers=2)
+    frozen, x = Frozen(model), torch.randn(6, 2, 3)
+    state: tuple[torch.Tensor, ...] = frozen.initial_state(2)
+    outputs = []
+    for frame in x:
+        y, *rest = frozen(frame.unsqueeze(0), *state)
+        state = tuple(rest)
+        outputs.append(y)
+    torch.testing.assert_close(torch.cat(outputs), model(x), **TOLERANCE)
+
+
+@torch.no_grad()
+def test_the_last_state_is_read_as_the_network_reads_it() -> None:
+    model = SequenceModel(build("scornn", 3, 8, bidirectional=True), 4, "last", width=5).eval()
+    x = torch.randn(5, 2, 3)
+    torch.testing.assert_close(Frozen(model)(x)[0], model(x), **TOLERANCE)
+
+
+@pytest.mark.parametrize("name", sorted(WITHOUT))
+def test_a_model_without_a_form_says_so(name: str) -> None:
+    with pytest.raises(UsageError, match="GORU cannot be frozen"):
+        Frozen(network(name))
+
+
+def test_a_state_of_the_wrong_kind_is_refused() -> None:
+    frozen = Frozen(network("lstm"))
+    with pytest.raises(ValueError, match="expected the state h, c"):
+        frozen(torch.randn(2, 1, 3), torch.zeros(1, 1, 8))

@@ -1,0 +1,90 @@
+"""scornn.load: the same network wherever the weights lie, and a word on what cannot be loaded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+import scornn
+from scornn.cli import main
+from scornn.errors import CheckpointError, UsageError
+from scornn.train import program, weights
+
+
+def test_a_run_loads_as_the_program_loads_it(run: Path) -> None:
+    network = scornn.load(run)
+    assert not network.training
+    task = network.task
+    assert (task.name, task.input_size, task.output_size, task.read) == ("copying", 10, 9, "all")
+    x = torch.randn(7, 3, 10)
+    torch.testing.assert_close(network(x), program.load(run)[1].model(x), rtol=0, atol=0)
+
+
+def test_averaged_and_best_weights(run: Path) -> None:
+    raw, averaged = scornn.load(run), scornn.load(run, weights="average")
+    assert not torch.equal(raw.layer.weight_ih_l0, averaged.layer.weight_ih_l0)
+    assert scornn.load(run, best=True).stored.best
+    assert scornn.load(run).stored.step == 4
+
+
+def test_loading_draws_nothing_from_the_global_generator(run: Path) -> None:
+    before = torch.get_rng_state()
+    scornn.load(run)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_checkpoint_a_file_and_a_recorded_result_give_the_same_network(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "result" / "weights.safetensors"
+    file.parent.mkdir()
+    weights.write(weights.find(run), file)
+    shutil.copy(run / "config.json", file.parent)
+    x = torch.randn(5, 2, 10)
+    expected = scornn.load(run)(x)
+    for place in (run / "checkpoints" / "step-4", file, file.parent):
+        assert torch.equal(scornn.load(place)(x), expected)
+    assert scornn.load(file).stored.summary["steps"] == 4
+
+
+def test_eval_works_on_a_recorded_result(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights.write(weights.find(run), tmp_path / "weights.safetensors")
+    shutil.copy(run / "config.json", tmp_path)
+    splits = []
+    for place in (run, tmp_path):
+        assert main(["eval", str(place), "--json"]) == 0
+        splits.append(json.loads(capsys.readouterr().out)["splits"])
+    assert splits[0] == splits[1]
+
+
+def test_what_cannot_be_loaded_is_named(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no run directory"):
+        scornn.load(tmp_path / "nowhere")
+    shutil.copy(run / "config.json", tmp_path)
+    with pytest.raises(CheckpointError, match="no checkpoint yet"):
+        scornn.load(tmp_path)
+    foreign = tmp_path / "foreign.safetensors"
+    safetensors.torch.save_file({"a": torch.zeros(2)}, foreign)
+    with pytest.raises(CheckpointError, match=r"foreign\.safetensors was not made by `scornn export`"):
+        scornn.load(foreign)
+    damaged = tmp_path / "damaged.safetensors"
+    damaged.write_bytes(weights.to_bytes(weights.find(run))[:200])
+    with pytest.raises(CheckpointError, match=r"damaged\.safetensors is no safetensors file, or a damaged one"):
+        scornn.load(damaged)
+    weights.write(weights.find(run), tmp_path / "raw.safetensors")
+    with pytest.raises(CheckpointError, match="raw weights"):
+        scornn.load(tmp_path / "raw.safetensors", weights="average")
+    with pytest.raises(CheckpointError, match="not those of the best"):
+        scornn.load(tmp_path / "raw.safetensors", best=True)
+
+
+def test_loading_needs_nothing_that_windows_lacks(run: Path) -> None:
+    missing = "import sys; sys.modules |= dict.fromkeys(('fcntl', 'pwd', 'grp', 'resource', 'termios'))"
+    code = f"{missing}; import scornn; print(scornn.load({str(run)!r}).task.name)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "copying\n"), done.stderr
