@@ -210,8 +210,8 @@ def test_hooks_of_the_head_are_called() -> None:
 
 def test_other_heads_and_layers() -> None:
     class Mine(MODELS["scornn"].layer):  # type: ignore[misc, name-defined]
-        def forward(self, input: Any, hx: Any = None) -> Any:
-            return super().forward(input, hx)
+        def forward(self, input: Any, hx: Any = None, **asked: Any) -> Any:
+            return super().forward(input, hx, **asked)
 
     x = torch.randn(5, 3, 2)
     model = SequenceModel(Mine(2, 8), 2)

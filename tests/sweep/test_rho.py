@@ -60,7 +60,7 @@ def test_train_and_sweep_write_the_number_down(
     ("arguments", "said"),
     [
         (["--iterations", "20"], "--rho auto: 20 steps are too few to try"),
-        (["--iterations", "500", "--model", "lstm"], "--rho auto: model.name = lstm"),
+        (["--iterations", "500", "--model", "lstm"], "--rho auto: model.options.rho: lstm takes no rho"),
     ],
 )
 def test_refusals(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -143,7 +143,7 @@ def test_a_later_end_says_what_happens_to_the_rates(
 ) -> None:
     start(small(optimizer__schedule={"kind": "cosine"}), tmp_path / "run")
     program.resume(tmp_path / "run", steps=20, tensorboard=False)
-    assert "which moves from step 14 to 20" in capsys.readouterr().out
+    assert "which moves from step 14 to 20" in capsys.readouterr().err
 
 
 def test_a_readout_of_two_layers(small: Small, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import errno
 import os
 import sys
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -71,7 +72,8 @@ def _mend_streams() -> None:
                 os.dup2(descriptor, number)
             setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
         elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+            with suppress(OSError):  # a file that was opened twice cannot be asked where it stands
+                stream.reconfigure(errors="replace")
 
 
 def _is_memory(error: RuntimeError) -> bool:

@@ -27,7 +27,7 @@ STARTS = ("uniform", "cayley")
     "linear-memory",
     label="linear memory",
     colour=15,
-    marker="h",
+    marker="X",
     summary="orthogonal and without activation: a bank of rotations",
     equation="h' = Rh + Ux, R = diag(R(θ₁), …, R(θ_{n/2}))",
     source="beyond the paper: its network with the identity for σ",
