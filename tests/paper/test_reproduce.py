@@ -172,7 +172,8 @@ def test_everything_that_needs_no_data(tmp_path: Path) -> None:
     numbers = json.loads((out / "numbers.json").read_text())
     generated = [n for n in numbers if n["item"] in ("fig-copying", "fig-adding", "fig-gradients")]
     assert {n["preset"] for n in generated if n["here"] is None} == set()
-    assert all(n["verdict"] == "not run" for n in numbers if n["item"] in ("table-mnist", "table-timing"))
+    verdicts = {n["verdict"] for n in numbers if n["item"] in ("table-mnist", "table-timing")}
+    assert verdicts == {"not run", ""}  # "": a measure of which nothing was published
     made = {p.name for p in (out / "figures").iterdir()}
     assert made == {
         f"{item}.{kind}" for item in ("fig-copying", "fig-adding", "fig-gradients") for kind in ("svg", "png")

@@ -137,10 +137,10 @@ def _scan(graph: _Graph, of: Recurrence, index: int, x: str, state: list[str]) -
     after = _activation(body, of, body.add("Add", f"z_{index}", product))
     names = [body.named(after, f"{name}_{index}") for name in ("h_after", "h_out")]
     value = helper.make_tensor_value_info
-    ends = [[value(name, kind, ["B", n]) for name in (f"h_{index}", f"z_{index}")], names]
-    inner = helper.make_graph(
-        body.nodes, f"step_{index}", ends[0], [value(name, kind, ["B", n]) for name in names], body.constants
+    taken, given = (
+        [value(name, kind, ["B", n]) for name in ends] for ends in ((f"h_{index}", f"z_{index}"), tuple(names))
     )
+    inner = helper.make_graph(body.nodes, f"step_{index}", taken, given, body.constants)
     way = [int(of.reverse)]
     directions = {"scan_input_directions": way, "scan_output_directions": way}
     h0 = graph.add("Squeeze", state[0], axis)
