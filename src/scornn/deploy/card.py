@@ -17,7 +17,7 @@ DATA = {
     "mnist": "MNIST (LeCun, Cortes and Burges), CC BY-SA 3.0",
     "fashion": "Fashion-MNIST (Zalando Research), MIT",
     "timit": "TIMIT (LDC93S1), licensed by the Linguistic Data Consortium; not redistributed",
-    "iban": "Iban speech corpus (openslr.org, resource 24), CC BY-SA 2.0",
+    "iban": "Iban speech corpus (openslr.org, resource 24), CC BY-SA 2.0 FR",
     "folder": "sound files of the user; their licence is not known to the program",
 }
 
@@ -44,7 +44,8 @@ def text(network: Network, file: str, needs: str, error: float | None = None) ->
         "checked": "no" if error is None else f"in a fresh process at other T and B; largest difference {error:.2g}",
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
     }
-    lines = ["---", "library_name: scornn", f"tags: [scornn, {model.name}, {task.name}]", "---", ""]
+    tags = ", ".join(dict.fromkeys(("scornn", model.name, task.name)))
+    lines = ["---", "library_name: scornn", f"tags: [{tags}]", "---", ""]
     lines += [f"# {model.label} on {task.name}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in facts.items()]
     lines += ["", *_figures(stored.summary, stored.config.seed), "## Config", "", "```json"]
