@@ -386,13 +386,7 @@ class RecurrentLayer(Recurrent):
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]
-        defaults = {
-            "num_layers": 1,
-            "bias": True,
-            "batch_first": False,
-            "dropout": 0.0,
-            "bidirectional": False,
-        }
+        defaults = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False}
         parts += [f"{key}={getattr(self, key)}" for key, value in defaults.items() if getattr(self, key) != value]
         return ", ".join(parts)
 
