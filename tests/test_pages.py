@@ -35,3 +35,14 @@ def test_formulas_are_mathml(pages: Path) -> None:
     assert text.count("<math") > 10
     body = text[text.index("<article") : text.index("</article>")]
     assert not re.search(r"\\frac|\\mathrm|\$\$", re.sub(r"<pre>.*?</pre>", "", body, flags=re.DOTALL))
+
+
+def test_the_reference_has_every_public_name(pages: Path) -> None:
+    import scornn
+
+    text = (pages / "api.html").read_text(encoding="utf-8")
+    rooms = {"scornn.nn": scornn.nn, "scornn.optim": scornn.optim, "scornn.deploy": scornn.deploy}
+    names = {f"{room}.{name}" for room, module in rooms.items() for name in module.__all__}
+    moved = {"scornn.nn.ScoRNN", "scornn.nn.ScoRNNCell", "scornn.deploy.load", "scornn.nn.MODELS"}  # stand at the top
+    for name in sorted(names - moved):
+        assert name.rsplit(".", 1)[1] in text, name

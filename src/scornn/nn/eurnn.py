@@ -48,7 +48,7 @@ class EURNN(UnitaryRecurrentLayer):
     :math:`h_b' = \sin θ\, h_a + e^{iφ} \cos θ\, h_b`. Real layers have no φ and no ω.
 
     θ, φ, ω from U(−π, π); U from U(±0.01); h_0, where it is trained, from U(±0.01). The authors' modulus is
-    |z| + 0.01, which for real z is a bias 0.01 higher: b starts at 0.01 here instead of 0. Deviation: in the complex
+    \|z\| + 0.01, which for real z is a bias 0.01 higher: b starts at 0.01 here instead of 0. Deviation: in the complex
     case the same 0.01 stands in their denominator, where here it is 1e-5. A head reads the real part alone, as theirs.
 
     Args:
