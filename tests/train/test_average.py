@@ -67,8 +67,9 @@ def test_the_average_of_a_stored_unitary_matrix_is_put_back_on_its_manifold(smal
     )
     summary = start(config, tmp_path / "run").summary
     assert summary["average"]["orthogonality"] < 1e-5
-    _, engine, saved = program.load(tmp_path / "run", weights="average")
+    _, engine, found = program.load(tmp_path / "run", weights="average")
     assert engine.evaluate("test") == summary["average"]["final"]["test"]
+    saved = checkpoint.load(tmp_path / "run" / "checkpoints" / f"step-{found.step}")
     state.restore_model(engine.model, state.average_of(saved.training))
     assert engine.orthogonality() > 1e-3
 
