@@ -96,36 +96,37 @@ def case(seed: int) -> str:
     n = draw.choice([2, 4, 8, 16, 32]) if name in ("eurnn", "goru") else draw.choice([1, 2, 3, 7, 8, 17, 33])
     shape = (draw.choice([1, 2, 5, 13]), draw.choice([1, 2, 5]), draw.choice([1, 3]))
     settings = {"num_layers": draw.choice([1, 1, 2]), "bidirectional": draw.random() < 0.3}
-    with suppress(ValueError):
+    try:
         layer: Any = build(name, shape[-1], n, **settings).double()
-        other: Any = build(name, shape[-1], n, backend="naive", **settings).double()
-        other.load_state_dict(layer.state_dict())
-        layer.eval(), other.eval()
-        x = torch.randn(shape, dtype=torch.float64)
-        expected = numbers(other, x)
-        known = contexts(layer, x, draw)
-        for context in draw.choices(list(known), k=3):
-            with suppress(*ALLOWED):
-                known[context]()
-            for here, there in zip(numbers(layer, x), expected, strict=True):
-                torch.testing.assert_close(
-                    here, there, rtol=1e-8, atol=1e-9, msg=lambda m, c=context: f"{name} after {c}: {m}"
-                )
+    except ValueError:  # a size that the model does not take
+        return ""
+    other: Any = build(name, shape[-1], n, backend="naive", **settings).double()
+    other.load_state_dict(layer.state_dict())
+    layer.eval(), other.eval()
+    x = torch.randn(shape, dtype=torch.float64)
+    expected = numbers(other, x)
+    known = contexts(layer, x, draw)
+    for context in draw.choices(list(known), k=3):
+        with suppress(*ALLOWED):
+            known[context]()
+        for here, there in zip(numbers(layer, x), expected, strict=True):
+            say = lambda message, context=context: f"{name} after {context}: {message}"  # noqa: E731
+            torch.testing.assert_close(here, there, rtol=1e-8, atol=1e-9, msg=say)
     return name
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
     seconds, seed = float(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    end, count = time.monotonic() + seconds, 0
+    end, count, refused = time.monotonic() + seconds, 0, 0
     while time.monotonic() < end:
         try:
-            case(seed + count)
+            refused += not case(seed + count)
         except BaseException:
             print(f"case {seed + count}", flush=True)
             raise
         count += 1
-    print(f"{count} cases, no disagreement")
+    print(f"{count - refused} cases, no disagreement; {refused} more of sizes that a model does not take")
 
 
 if __name__ == "__main__":
