@@ -25,7 +25,8 @@ Try:
   scornn resume runs/copying-1000-scornn-190-s5544  go on after Ctrl-C, a kill or a full disk
   scornn report runs/ --out report.html             one page with curves and tables
 
-`scornn COMMAND --help` explains a command. --debug shows the traceback of an error.
+`scornn COMMAND --help` explains a command, `scornn completion --help` how your shell completes all this.
+--debug shows the traceback of an error.
 Exit codes: 0 done, 2 usage, 3 data, 4 checkpoint, 5 diverged, 6 storage, 7 run in use, 129, 130 and 143 interrupted."""
 _BROKEN_PIPE = 128 + 13
 

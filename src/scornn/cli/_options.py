@@ -1,9 +1,13 @@
 """What the commands' parsers share."""
 
+import os
 import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -21,6 +25,7 @@ TensorBoard = Annotated[
 
 
 _PATHS = ("--out", "--data", "--config", "--start-from", "--plugin", "--audio", "--from")
+_WITHOUT_TORCH = ("report", "data", "completion")
 _LISTS = ("--set", "--until", "--only", "--plugin", "--over")
 
 
@@ -45,7 +50,46 @@ def parse(flags: type[T], argv: list[str], command: str, description: str | None
     for argument, value in zip(argv, [*argv[1:], None], strict=False):
         if argument.removesuffix("=") in _PATHS and (value == "" or argument.endswith("=")):
             raise UsageError(f"{argument.removesuffix('=')} is empty: expected a path")
-    return tyro.cli(flags, args=argv, prog=f"scornn {command}", description="")
+    with _no_colour_if_asked():
+        parsed = tyro.cli(flags, args=argv, prog=f"scornn {command}", description="")
+    if command not in _WITHOUT_TORCH and "torch" not in sys.modules and sys.stderr.isatty():
+        with waiting("loading PyTorch"):
+            import_module("torch")
+    return parsed
+
+
+@contextmanager
+def _no_colour_if_asked() -> Iterator[None]:
+    """NO_COLOR, which rich knows and tyro does not: tyro looks at TERM alone."""
+    terminal = os.environ.get("TERM")
+    if os.environ.get("NO_COLOR") and terminal is not None:
+        os.environ["TERM"] = "dumb"
+    try:
+        yield
+    finally:
+        if terminal is not None:
+            os.environ["TERM"] = terminal
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Say in a terminal what takes longer than a moment; the line goes when it is done."""
+    shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    if shown:
+        print(f"{text} …", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def write_page(path: str, text: str) -> None:
+    """Write a page and say where it is."""
+    from scornn import durable
+
+    durable.write_text(path, text)
+    print(f"{path} ({len(text.encode()) / 1e6:.1f} MB): open it in a browser")
 
 
 def _wrapped(description: str) -> str:

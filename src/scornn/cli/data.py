@@ -28,7 +28,7 @@ ACTIONS = ("list", "verify", "path")
 
 @dataclass(frozen=True)
 class Flags:
-    action: Annotated[str, tyro.conf.Positional, option("ACTION", f"{', '.join(ACTIONS)}.")] = "list"
+    action: Annotated[str, tyro.conf.Positional, option("[ACTION]", f"{', '.join(ACTIONS)}.")] = "list"
     data: Annotated[str | None, option("DIR", "Folder to look in first.")] = None
 
 

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from scornn.cli._options import flag, option, parse
+from scornn.cli._options import flag, option, parse, waiting
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ def main(argv: list[str]) -> int:
     from scornn.deploy.write import export
 
     network = load(flags.run, best=flags.best, weights="average" if flags.average else "raw", plugins=flags.plugin)
-    done = export(network, flags.out, flags.to, plain=flags.plain)
+    with waiting(f"writing {flags.out}, and loading it again in a fresh process"):
+        done = export(network, flags.out, flags.to, plain=flags.plain)
     print(f"{done.path} ({done.size / 1e6:.2f} MB), needs {done.needs}; {done.card}")
     print(f"loaded again in a fresh process at other T and B: largest difference {done.error:.2g}")
     return 0

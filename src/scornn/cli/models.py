@@ -10,6 +10,7 @@ Examples:
 """
 
 import json
+import textwrap
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -17,6 +18,8 @@ import tyro
 
 from scornn.cli._options import flag, option, parse, task_names
 from scornn.errors import UsageError
+
+_WIDTH, _INDENT = 100, 15
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,16 @@ def main(argv: list[str]) -> int:
         print(json.dumps(models, indent=2, ensure_ascii=False))
         return 0
     for model in models:
-        print(f"{model['name']:<10} {model['summary']} ({model['source']})")
-        print(f"{'':<10} {model['equation']}")
+        lines = [f"{model['summary']} ({model['source']})", model["equation"]]
         if flags.task and not model["counts"]:
-            print(f"{'':<10} {flags.task}: the paper gives no size; --hidden N counts any")
+            lines.append(f"{flags.task}: the paper gives no size; --hidden N counts any")
         for count in model["counts"]:
             said = f"{count['parameters']:,} parameters" if count["parameters"] else count["why"]
-            print(f"{'':<10} {count['task']}, n={count['hidden']}{_said(count['options'])}: {said}")
+            lines.append(f"{count['task']}, n={count['hidden']}{_said(count['options'])}: {said}")
+        wrapped = [part for line in lines for part in textwrap.wrap(line, _WIDTH - _INDENT)]
+        print(
+            textwrap.indent("\n".join(wrapped), " " * _INDENT).replace(" " * _INDENT, f"{model['name']:<{_INDENT}}", 1)
+        )
     return 0
 
 

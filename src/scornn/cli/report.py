@@ -13,7 +13,7 @@ from typing import Annotated
 
 import tyro
 
-from scornn.cli._options import option, parse
+from scornn.cli._options import option, parse, waiting, write_page
 from scornn.errors import UsageError
 
 
@@ -32,10 +32,9 @@ def main(argv: list[str]) -> int:
     if flags.utterances < 0:
         raise UsageError(f"--utterances {flags.utterances}: expected an integer >= 0")
 
-    from scornn import durable
-    from scornn.report.run_report import report
+    with waiting(f"reading {' '.join(flags.runs)}"):
+        from scornn.report.run_report import report
 
-    page = report(flags.runs, title=flags.title, utterances=flags.utterances)
-    durable.write_text(flags.out, page)
-    print(f"{flags.out} ({len(page.encode()) / 1e6:.1f} MB)")
+        page = report(flags.runs, title=flags.title, utterances=flags.utterances)
+    write_page(flags.out, page)
     return 0

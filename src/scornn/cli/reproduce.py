@@ -29,7 +29,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from scornn.cli._options import absolute, option, parse
+from scornn.cli._options import absolute, flag, option, parse, waiting, write_page
 from scornn.errors import DataError, UsageError
 
 _README = Path("README.md")
@@ -38,7 +38,7 @@ _README = Path("README.md")
 @dataclass(frozen=True)
 class Flags:
     item: Annotated[str, tyro.conf.Positional, option("ITEM", "What to reproduce; or record, or page.")]
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, option("RUN...", "With record: runs to keep.")] = ()
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, option("[RUN...]", "With record: runs to keep.")] = ()
     scale: Annotated[Literal["smoke", "short", "paper"], tyro.conf.arg(help="How much of it.")] = "smoke"
     out: Annotated[
         str | None, option("DIR", "Where; else reproduction/SCALE, with record results, with page page.html.")
@@ -53,13 +53,13 @@ class Flags:
         Literal["timit", "iban", "folder"] | None, option("NAME", "An open corpus in place of TIMIT.")
     ] = None
     allow_partial: Annotated[
-        bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help="Go on without what is missing of a corpus, listing it.")
+        bool, tyro.conf.FlagCreatePairsOff, flag("Go on without what is missing of a corpus, listing it.")
     ] = False
     data: Annotated[str | None, option("DIR", "Folder with the data files; else SCORNN_DATA, else the cache.")] = None
     source: Annotated[str, tyro.conf.arg(name="from", metavar="DIR", help="With page: the recorded results.")] = (
         "results"
     )
-    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help="Show no progress.")] = False
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Show no progress.")] = False
 
 
 def main(argv: list[str]) -> int:
@@ -126,11 +126,10 @@ def _record(flags: Flags) -> int:
 
 
 def _page(flags: Flags) -> int:
-    from scornn import durable
-    from scornn.paper.page import render
-    from scornn.paper.results import collect
+    with waiting(f"reading {flags.source}"):
+        from scornn.paper.page import render
+        from scornn.paper.results import collect
 
-    out = Path(flags.out or "page.html")
-    durable.write_text(out, render(collect(Path(flags.source))))
-    print(out)
+        text = render(collect(Path(flags.source)))
+    write_page(flags.out or "page.html", text)
     return 0

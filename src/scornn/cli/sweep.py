@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from scornn.cli import train
-from scornn.cli._options import TensorBoard, flag, option, parse, wanted
+from scornn.cli._options import TensorBoard, filled, flag, option, parse, waiting, wanted, write_page
 from scornn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _start(argv: list[str]) -> int:
     }
     plan = convert(table, plans.Plan)
     if not flags.quiet:
-        print(*filter(None, (chosen, origin)), sep="\n", flush=True)
+        print(*map(filled, filter(None, (chosen, origin))), sep="\n", flush=True)
     return _finish(start(plan, out, quiet=flags.quiet, tensorboard=wanted(flags.tensorboard)), flags.quiet)
 
 
@@ -155,13 +155,12 @@ def _resume(argv: list[str]) -> int:
 def _report(argv: list[str]) -> int:
     flags = parse(ReportFlags, argv, "sweep report", _REPORT)
 
-    from scornn import durable
-    from scornn.sweep.page import page
-    from scornn.sweep.program import open_sweep
+    with waiting(f"reading {flags.sweep}"):
+        from scornn.sweep.page import page
+        from scornn.sweep.program import open_sweep
 
-    text = page(open_sweep(Path(flags.sweep), flags.storage))
-    durable.write_text(flags.out, text)
-    print(f"{flags.out} ({len(text.encode()) / 1e6:.1f} MB)")
+        text = page(open_sweep(Path(flags.sweep), flags.storage))
+    write_page(flags.out, text)
     return 0
 
 

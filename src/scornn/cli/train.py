@@ -42,7 +42,7 @@ _EVALUATIONS = 10
 @dataclass(frozen=True)
 class Flags:
     task: Annotated[
-        str | None, tyro.conf.Positional, option("TASK", f"{', '.join(task_names())}, or one of a --plugin.")
+        str | None, tyro.conf.Positional, option("[TASK]", f"{', '.join(task_names())}, or one of a --plugin.")
     ] = None
     model: Annotated[str | None, option("NAME", "The layer; scornn unless told otherwise.")] = None
     hidden: Annotated[str | None, option("N", "State size n.")] = None

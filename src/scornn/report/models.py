@@ -30,6 +30,11 @@ def look(name: str) -> Look:
     return _written().get(name) or Look(name, len(_written()), "o")
 
 
+def names() -> tuple[str, ...]:
+    """The names of all models of this package."""
+    return tuple(_written())
+
+
 @cache
 def _written() -> Mapping[str, Look]:
     """The looks that stand in the source of ``scornn.nn``."""
