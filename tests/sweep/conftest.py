@@ -1,10 +1,9 @@
 """Sweeps of milliseconds, and `scornn sweep` in processes of their own."""
 
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     torch.set_num_threads(threads)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def sweep() -> Callable[..., int]:
     """`scornn sweep copying` of a tiny problem, in this process."""
 
@@ -38,33 +37,48 @@ def sweep() -> Callable[..., int]:
     return run
 
 
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["torch", "optuna", "scornn.cli.sweep", "scornn.sweep.program", "scornn.sweep.rho"])
+"""Imported once for all processes of these tests."""
+_SWEEP = """
+import os, sys
+from scornn.cli import main
+os.setsid()
+os.chdir(folder)
+for stream in (1, 2):
+    os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), stream)
+sys.exit(main(["sweep", *arguments]))
+"""
+
+
 class Process:
     """A `scornn sweep` with all its children, in a session of its own."""
 
     def __init__(self, arguments: list[str], output: Path) -> None:
         self._output = output
-        with open(output, "wb") as file:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "scornn", "sweep", *arguments], stdout=file, stderr=file, start_new_session=True
-            )
+        names = {"arguments": arguments, "output": str(output), "folder": os.getcwd()}
+        self._process = _FORKS.Process(target=exec, args=(_SWEEP, names))
+        self._process.start()
 
     @property
     def pid(self) -> int:
+        assert self._process.pid is not None
         return self._process.pid
 
     def running(self) -> bool:
-        return self._process.poll() is None
+        return self._process.is_alive()
 
     def kill(self) -> None:
         """SIGKILL to the whole tree."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        os.killpg(self.pid, signal.SIGKILL)
+        self._process.join()
 
-    def wait(self) -> int:
-        return self._process.wait(240)
+    def wait(self) -> int | None:
+        self._process.join(240)
+        return self._process.exitcode
 
     def output(self) -> str:
-        return self._output.read_text()
+        return self._output.read_text() if self._output.exists() else ""
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from scornn.cli import main
 from scornn.sweep.program import open_sweep
 
 OVER = ("--over", "model.options.rho=0,1,2", "--over", "optimizer.recurrent.lr=1e-3,1e-2")
-LONGER = ("--set", "steps=150", "--set", "checkpoint_every=10", "--set", "eval_every=75")
+LONGER = ("--set", "steps=90", "--set", "checkpoint_every=10", "--set", "eval_every=45")
 TOTAL = 6
 
 
@@ -38,16 +38,22 @@ def begun(*directories: str) -> set[str]:
     return {step.parts[-3] for step in steps}
 
 
-def check_against_one_that_was_left_alone(sweep: Any, directory: str, storage: str | None = None) -> None:
+@pytest.fixture(scope="module")
+def left_alone(sweep: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same sweep in one go."""
+    out = tmp_path_factory.mktemp("sweep") / "straight"
+    assert sweep(*OVER, *LONGER, "--out", str(out), "--quiet") == 0
+    return out
+
+
+def check_against(left_alone: Path, directory: str, storage: str | None = None) -> None:
     trials = open_sweep(Path(directory), storage).all()
     assert [trial.state.name for trial in trials] == ["COMPLETE"] * TOTAL
-    assert sweep(*OVER, *LONGER, "--out", "straight", "--quiet") == 0
-    assert [trial.value for trial in trials] == [trial.value for trial in open_sweep(Path("straight")).all()]
-    best = Path(directory, "best.json").read_text()
-    assert best == Path("straight/best.json").read_text()
+    assert [trial.value for trial in trials] == [trial.value for trial in open_sweep(left_alone).all()]
+    assert Path(directory, "best.json").read_text() == (left_alone / "best.json").read_text()
 
 
-def test_sigkill_of_the_whole_tree(process: Any, sweep: Any) -> None:
+def test_sigkill_of_the_whole_tree(process: Any, left_alone: Path) -> None:
     job = process(*OVER, *LONGER, "--jobs", "2", "--out", "s")
     wait_for(lambda: len(begun("s")) >= 3, job)
     job.kill()
@@ -57,7 +63,7 @@ def test_sigkill_of_the_whole_tree(process: Any, sweep: Any) -> None:
     assert main(["sweep", "resume", "s", "--jobs", "1", "--quiet"]) == 0
     for number, before in done.items():
         assert os.stat(f"s/trials/{number:04}/summary.json") == before, "a finished trial was run again"
-    check_against_one_that_was_left_alone(sweep, "s")
+    check_against(left_alone, "s")
 
 
 def test_a_killed_job_is_replaced_and_a_stopped_sweep_says_how_to_go_on(process: Any) -> None:
@@ -76,7 +82,7 @@ def test_a_killed_job_is_replaced_and_a_stopped_sweep_says_how_to_go_on(process:
     assert {trial.state.name for trial in open_sweep(Path("s")).all()} == {"WAITING"}
 
 
-def join_and_kill_one(process: Any, sweep: Any, storage: str) -> None:
+def join_and_kill_one(process: Any, left_alone: Path, storage: str) -> None:
     """Two processes with directories of their own join a study; the one that dies leaves its trial to the other."""
     shared = (*OVER, *LONGER, "--storage", storage, "--study", "shared")
     first = process(*shared, "--out", "a")
@@ -87,11 +93,11 @@ def join_and_kill_one(process: Any, sweep: Any, storage: str) -> None:
     victim.kill()
     assert other.wait() == 0, other.output()
     assert first.running() is second.running() is False
-    check_against_one_that_was_left_alone(sweep, left, storage)
+    check_against(left_alone, left, storage)
 
 
-def test_two_processes_on_one_journal_one_of_them_killed(process: Any, sweep: Any, tmp_path: Path) -> None:
-    join_and_kill_one(process, sweep, str(tmp_path / "shared-journal"))
+def test_two_processes_on_one_journal_one_of_them_killed(process: Any, left_alone: Path, tmp_path: Path) -> None:
+    join_and_kill_one(process, left_alone, str(tmp_path / "shared-journal"))
 
 
 @pytest.fixture
@@ -127,5 +133,5 @@ def postgresql() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_two_processes_on_postgresql_one_of_them_killed(process: Any, sweep: Any, postgresql: str) -> None:
-    join_and_kill_one(process, sweep, postgresql)
+def test_two_processes_on_postgresql_one_of_them_killed(process: Any, left_alone: Path, postgresql: str) -> None:
+    join_and_kill_one(process, left_alone, postgresql)

@@ -12,6 +12,7 @@ import pytest
 from scornn.cli import main
 from scornn.errors import DivergedError
 from scornn.sweep import rho
+from scornn.sweep.program import open_sweep
 from scornn.train.engine import Engine, Outcome
 
 COPYING: dict[str, Any] = {"task": {"name": "copying", "length": 5, "train_size": 100}, "threads": 1}
@@ -54,6 +55,18 @@ def test_train_and_sweep_write_the_number_down(
     assert f"model.options.rho = {chosen}" in said
     assert main(["sweep", "copying", *tiny, "--over", "seed=1,2", "--out", "s", "--quiet"]) == 0
     assert json.loads(Path("s/best.json").read_text())["model"]["options"]["rho"] == chosen
+
+
+def test_auto_beside_numbers(sweep: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rho, "choose", lambda config: (2, f"rho = 2 of n = {config.model.hidden}"))
+    few = ("--set", "steps=200", "--set", "eval_every=200", "--set", "checkpoint_every=200")
+    assert sweep("--over", "model.options.rho=auto,1,n/2", *few, "--out", "s", "--quiet") == 0
+    auto, one, half = open_sweep(Path("s")).all()
+    assert auto.user_attrs["outcome"] == "rho = 2 of n = 4"
+    assert json.loads(Path("s/trials/0000/config.json").read_text())["model"]["options"]["rho"] == 2
+    assert half.user_attrs["outcome"] == "as trial 0, which has the same settings"
+    best = json.loads(Path("s/best.json").read_text())["model"]["options"]["rho"]
+    assert best == (2 if auto.value >= one.value else 1)
 
 
 @pytest.mark.parametrize(

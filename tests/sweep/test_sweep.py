@@ -56,11 +56,23 @@ def test_a_grid_from_start_to_page_and_training(sweep: Sweep, runs: Runs, capsys
     assert {path: path.stat().st_mtime_ns for path in Path("s/trials").rglob("*") if path.is_file()} == before
 
     assert main(["sweep", "report", "s", "--out", "sweep.html"]) == 0
+    assert main(["sweep", "report", "s", "--out", "sweep.json"]) == 0
     page = Path("sweep.html").read_text()
     for words in ("Best runs", "what mattered", "Over each key", "Over each pair of keys", "Learning curves", "n/4"):
         assert words in page
     assert page.count("<svg viewBox") == 7  # history, importance, two slices, a heat map, two panels of curves
     assert "<script" not in page
+
+    kept = Path("sweep.json").read_text()
+    assert str(Path.cwd()) not in kept
+    Path("s").rename("elsewhere")
+    assert main(["sweep", "report", "sweep.json", "--out", "kept.html"]) == 0
+    again = Path("kept.html").read_text()
+    assert again.count("<svg viewBox") == 7
+    assert all(f"{trial.value:.4g}" in again for trial in found)
+    Path("sweep.json").write_text("{}")
+    assert main(["sweep", "report", "sweep.json"]) == 2
+    assert "sweep.json is no record of a sweep" in capsys.readouterr().err
 
 
 def test_sampled_trials_are_pruned_and_a_later_total_is_reached(sweep: Sweep, runs: Runs) -> None:
@@ -180,6 +192,8 @@ def test_bad_axes(over: str, code: int, said: str, sweep: Sweep, capsys: pytest.
         ),
         ((*RHO, "--storage", "nowhere/journal.log"), 6, "nowhere/journal.log"),
         ((*RHO, "--storage", "oracel://x"), 2, "--storage oracel://x"),
+        ((*RHO, "--storage", "mysql://me:secret@h/x"), 2, 'mysql://me@h/x: its driver is not installed: pip install "'),
+        (("--over", "model.options.rho=1,auto"), 2, "--over model.options.rho=1,auto: --rho auto: 12 steps are too"),
         ((*RHO, "--storage", "file.txt"), 2, "is no journal"),
         ((*RHO, "--start-from", "run"), 2, "--start-from"),
     ],
@@ -217,6 +231,31 @@ def test_help_imports_neither_torch_nor_optuna(arguments: list[str]) -> None:
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.endswith("set()\n")
     assert "sweep" in said
+
+
+WINDOWS = """
+import os, signal, sys
+import optuna, torch, matplotlib.figure
+sys.modules["fcntl"] = None
+del os.uname, signal.SIGHUP, signal.SIGKILL
+from scornn.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_without_what_windows_lacks_a_sweep_is_refused_and_one_that_is_there_can_be_read(sweep: Sweep) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", WINDOWS, "sweep", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    refused = run("copying", "--length", "5", "--hidden", "4", "--over", "seed=1,2", "--out", "no")
+    assert refused.returncode == 6
+    assert "held by flock, which this system lacks" in refused.stderr
+    assert not Path("no").exists()
+    assert sweep("--over", "seed=1,2", "--out", "s", "--quiet") == 0
+    before = Path("s/journal.log").read_bytes()
+    assert run("report", "s").returncode == 0
+    assert Path("s/journal.log").read_bytes() == before
 
 
 def test_optuna_missing(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

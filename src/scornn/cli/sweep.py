@@ -36,10 +36,12 @@ Examples:
     scornn sweep resume sweeps/pmnist-scornn-170
     scornn sweep resume sweeps/pmnist-scornn-170 --trials 60 --jobs 2
 """
-_REPORT = """Write one self-contained HTML page about a sweep, finished or not.
+_REPORT = """Write one self-contained HTML page about a sweep, finished or not; or its record, all that the page shows.
 
 Examples:
     scornn sweep report sweeps/pmnist-scornn-170 --out sweep.html
+    scornn sweep report sweeps/pmnist-scornn-170 --out pmnist.json
+    scornn sweep report pmnist.json --out sweep.html
 """
 
 
@@ -80,8 +82,10 @@ class ResumeFlags:
 
 @dataclass(frozen=True)
 class ReportFlags:
-    sweep: Annotated[str, tyro.conf.Positional, option("DIR", "The sweep's directory.")]
-    out: Annotated[str, tyro.conf.arg(metavar="FILE", help="The page.")] = "sweep.html"
+    sweep: Annotated[str, tyro.conf.Positional, option("DIR", "The sweep's directory, or a record of it.")]
+    out: Annotated[
+        str, tyro.conf.arg(metavar="FILE", help="The page; with .json a small record, which report takes too.")
+    ] = "sweep.html"
     storage: Annotated[str | None, option("URL", "The database with its password, which is not written down.")] = None
 
 
@@ -155,12 +159,21 @@ def _resume(argv: list[str]) -> int:
 def _report(argv: list[str]) -> int:
     flags = parse(ReportFlags, argv, "sweep report", _REPORT)
 
-    with waiting(f"reading {flags.sweep}"):
+    given, out = Path(flags.sweep), Path(flags.out)
+    with waiting(f"reading {given}"):
+        from scornn import durable
+        from scornn.sweep import record
         from scornn.sweep.page import page
         from scornn.sweep.program import open_sweep
 
-        text = page(open_sweep(Path(flags.sweep), flags.storage))
-    write_page(flags.out, text)
+        found = record.read(given) if given.is_file() else record.of(open_sweep(given, flags.storage))
+        record_file = out.suffix == ".json"
+        text = record.to_json(found) if record_file else page(found)
+    if record_file:
+        durable.write_text(out, text)
+        print(f"{out}: make its page with scornn sweep report {out}")
+    else:
+        write_page(flags.out, text)
     return 0
 
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,19 +10,11 @@ from matplotlib.figure import Figure
 from scornn.report.curves import Line
 from scornn.report.runs import Series
 from scornn.report.style import LIGHT, MUTED, SIZE, label_decades, style
+from scornn.sweep.record import Entry
 from scornn.sweep.space import Axis, Value
 
 _BINS = 7
 _HEAT = "viridis"
-
-
-@dataclass(frozen=True)
-class Point:
-    """A trial: its number, its values by key, and its own value, None where it did not come to its end."""
-
-    number: int
-    values: dict[str, Value]
-    value: float | None
 
 
 class Scale:
@@ -61,7 +52,7 @@ def _text(choice: Value) -> str:
     return f"{choice:g}" if isinstance(choice, float) else str(choice)
 
 
-def history(points: Sequence[Point], metric: str, goal: str) -> Figure:
+def history(points: Sequence[Entry], metric: str, goal: str) -> Figure:
     """Each trial's value in the order of the trials, with the best so far."""
     with style():
         figure, axes = _figure()
@@ -76,7 +67,7 @@ def history(points: Sequence[Point], metric: str, goal: str) -> Figure:
         return figure
 
 
-def slice_of(points: Sequence[Point], scale: Scale, metric: str) -> Figure:
+def slice_of(points: Sequence[Entry], scale: Scale, metric: str) -> Figure:
     """Values over one key, the other keys being what they were."""
     with style():
         figure, axes = _figure()
@@ -89,7 +80,7 @@ def slice_of(points: Sequence[Point], scale: Scale, metric: str) -> Figure:
         return figure
 
 
-def heat_map(points: Sequence[Point], x: Scale, y: Scale, metric: str, goal: str) -> Figure:
+def heat_map(points: Sequence[Entry], x: Scale, y: Scale, metric: str, goal: str) -> Figure:
     """The best value of each cell over two keys; a cell without a finished trial is left open."""
     with style():
         figure, axes = _figure()

@@ -5,6 +5,7 @@ storage that changes every few seconds, judged by the watcher's own clock, so th
 """
 
 import os
+import platform
 import threading
 import time
 from collections.abc import Callable
@@ -27,7 +28,7 @@ def _machine() -> str:
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    return os.uname().nodename
+    return platform.node()
 
 
 def _began(pid: int) -> str | None:

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from scornn import durable, tasks
 from scornn.errors import ScornnError, UsageError
 from scornn.paper.presets import resolve
+from scornn.sweep import rho
 from scornn.sweep.space import Axis, Value, parse
 from scornn.train.config import Config, to_table
 from scornn.train.distributed import World, default_threads
@@ -36,7 +37,7 @@ class Objective(NamedTuple):
 
     @property
     def prunes_on(self) -> str:
-        return f"valid {self.metric}" if self.split == "valid" else "training loss"
+        return f"valid {self.metric}" if self.split == "valid" else "training loss, never on the test split"
 
     def words(self, weights: Weights = "raw") -> str:
         """In a sentence."""
@@ -44,8 +45,8 @@ class Objective(NamedTuple):
         if self.split == "valid":
             return f"best valid {self.metric}{averaged}"
         return (
-            f"last test {self.metric}{averaged}: the task has no validation split, so its figure is of the data that "
-            "chose it, and pruning looks at the training loss, never at the test split"
+            f"last test {self.metric}{averaged}: the task has no validation split, so the best figure is of the data "
+            "that chose it"
         )
 
 
@@ -125,9 +126,12 @@ def check(plan: Plan) -> Plan:
         )
     for axis in axes(plan):
         for value in axis.probes:
+            auto = (axis.key, value) == (rho.KEY, rho.AUTO)
             try:
-                changed = config(plan, {axis.key: value})
+                changed = config(plan, {axis.key: "n/2" if auto else value})
                 own = task if changed.task == base.task else _task(changed)
+                if auto:
+                    rho.lengths(changed, own)
                 if axis.key.startswith("model."):
                     build_model(changed, own)
             except ScornnError as error:

@@ -21,6 +21,7 @@ from scornn.sweep.storage import is_database, require_optuna, without_password
 from scornn.sweep.study import Trials, tickets
 from scornn.sweep.worker import Worker, write_best
 from scornn.train.distributed import default_threads
+from scornn.train.run import fcntl_module
 from scornn.train.signals import StopRequest
 
 _STORAGE = "SCORNN_SWEEP_STORAGE"
@@ -45,6 +46,7 @@ class Result:
 def start(plan: Plan, directory: Path, *, quiet: bool = False, tensorboard: bool | None = False) -> Result:
     """Make a sweep in a new directory, or join the one that is there if it is the same."""
     require_optuna()
+    fcntl_module()  # refused where there is no flock, before anything is made
     plan = plans.check(plan)
     axes = plans.axes(plan)
     plan = msgspec.structs.replace(plan, trials=len(tickets(plan, axes)))
@@ -95,7 +97,8 @@ def open_sweep(directory: Path, storage: str | None = None) -> Trials:
     """The trials of a sweep that is there, to be read."""
     require_optuna()
     plan = plans.load(directory)
-    return Trials(msgspec.structs.replace(plan, storage=storage or plan.storage), plans.axes(plan), directory)
+    kept = msgspec.structs.replace(plan, storage=storage or plan.storage)
+    return Trials(kept, plans.axes(plan), directory, write=False)
 
 
 def describe(plan: Plan) -> list[str]:
@@ -103,7 +106,7 @@ def describe(plan: Plan) -> list[str]:
     objective = plan.objective
     how = "" if plan.prune == "none" else f", pruned by {plan.prune} on the {objective.prunes_on}"
     return [
-        f"{plan.trials} trials by {plan.sampler}{how}, {plan.jobs} at once",
+        f"{plan.trials} trials by {plan.sampler}, {plan.jobs} at once{how}",
         f"chosen by the {objective.words(plan.weights)}",
     ]
 

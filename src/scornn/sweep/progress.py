@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _PLAIN_SECONDS = 30.0
+_MOST_RUNNING = 4
 
 
 def settings(values: Mapping[str, Any]) -> str:
@@ -39,14 +40,9 @@ def short_names(keys: list[str]) -> dict[str, str]:
     return names
 
 
-def outcome(trial: "FrozenTrial", metric: str) -> str:
+def outcome(word: str, value: float | None, metric: str) -> str:
     """How a trial ended, in words."""
-    word = str(trial.user_attrs.get("outcome", trial.state.name.lower()))
-    return (
-        f"{metric} {trial.value:.4g}{'' if word == 'done' else f' ({word})'}"
-        if trial.state.name == "COMPLETE"
-        else word
-    )
+    return word if value is None else f"{metric} {value:.4g}{'' if word == 'done' else f' ({word})'}"
 
 
 class Overview:
@@ -55,7 +51,13 @@ class Overview:
     def __init__(self, trials: Trials, quiet: bool = False) -> None:
         self._trials, self._quiet = trials, quiet
         self._known: set[int] | None = None
-        self._line, self._note, self._shown = "", "", time.monotonic()
+        self._best, self._left, self._mean = "", 0, 0.0
+        self._running: dict[int, tuple[int, int]] = {}
+        self._own: int | None = None
+        self._began = (0.0, 0)
+        self._shown = time.monotonic()
+        self.at = (0, 0)
+        """The step of the trial that this process runs, and how many it has."""
         self._bar: Progress | None = None
         self._task: Any = None
         if not quiet and sys.stdout.isatty():
@@ -74,18 +76,21 @@ class Overview:
         if self._bar:
             self._bar.stop()
 
-    def lines(self) -> Iterable[str]:
-        """What stands under the bar."""
-        return [line for line in (self._line, self._note) if line]
+    def lines(self) -> list[str]:
+        """What stands under the bar: the best so far, what is left, and where the running trials stand."""
+        parts = [self._best, f"{self._left} {'trial' if self._left == 1 else 'trials'} left", self._time_left()]
+        running = [f"trial {number}: step {step}/{total}" for number, (step, total) in self._running.items() if total]
+        more = [f"{len(running) - _MOST_RUNNING} more"] if len(running) > _MOST_RUNNING else []
+        return [" · ".join(filter(None, line)) for line in (parts, [*running[:_MOST_RUNNING], *more]) if any(line)]
 
     def refresh(self) -> None:
         """Look at the storage, and say what has ended since."""
         if self._quiet:
             return
         with self._trials.errors():
-            trials = self._trials.all()
+            trials, best = self._trials.all(), self._trials.best()
         ended = [trial for trial in trials if trial.state.is_finished()]
-        self._line = self._standing(trials, ended)
+        self._take(trials, ended, best)
         if self._bar:
             self._bar.update(self._task, completed=len(ended), total=len(trials))
         if self._known is None:
@@ -95,18 +100,22 @@ class Overview:
         for trial in ended:
             if trial.number not in self._known:
                 self._known.add(trial.number)
-                how = outcome(trial, self._trials.plan.objective.metric)
+                word = str(trial.user_attrs.get("outcome", trial.state.name.lower()))
+                value = trial.value if trial.state.name == "COMPLETE" else None
+                how = outcome(word, value, self._trials.plan.objective.metric)
                 self.say(f"[{len(self._known)}/{len(trials)}] trial {trial.number}, {settings(trial.params)}: {how}")
                 if not self._bar:
-                    self.say(f"  {self._line}")
+                    self.say(f"  {self.lines()[0]}")
 
     def stepped(self, number: int, step: int, total: int) -> None:
         """The trial that this process runs stands at a step."""
-        self._note = f"trial {number}: step {step}/{total}"
         now = time.monotonic()
+        if number != self._own:
+            self._own, self._began = number, (now, step)
+        self.at = self._running[number] = (step, total)
         if not self._bar and now - self._shown > _PLAIN_SECONDS:
             self._shown = now
-            self.say(f"  {self._note}")
+            self.say(f"  {self.lines()[-1]}")
 
     def say(self, text: str) -> None:
         """A line for people."""
@@ -115,19 +124,27 @@ class Overview:
         elif not self._quiet:
             print(text, flush=True)
 
-    def _standing(self, trials: list["FrozenTrial"], ended: list["FrozenTrial"]) -> str:
-        parts = []
-        best = self._trials.best()
+    def _take(self, trials: list["FrozenTrial"], ended: list["FrozenTrial"], best: list["FrozenTrial"]) -> None:
         if best:
             shown = f"{self._trials.plan.objective.metric} {best[0].value:.4g}"
-            parts.append(f"best {shown} (trial {best[0].number}, {settings(best[0].params)})")
-        left = len(trials) - len(ended)
-        parts.append(f"{left} {'trial' if left == 1 else 'trials'} left")
+            self._best = f"best {shown} (trial {best[0].number}, {settings(best[0].params)})"
+        self._left = len(trials) - len(ended)
         spans = [t.duration.total_seconds() for t in ended if t.duration is not None]
-        if left and spans:
-            at_once = max(1, sum(trial.state.name == "RUNNING" for trial in trials))
-            parts.append(f"about {_clock(sum(spans) / len(spans) * left / at_once)} left")
-        return " · ".join(parts)
+        self._mean = sum(spans) / len(spans) if spans else 0.0
+        beats = {t.number: t.user_attrs.get("beat") for t in trials if t.state.name == "RUNNING"}
+        self._running = {n: (beat[1], beat[2]) if isinstance(beat, list) else (0, 0) for n, beat in beats.items()}
+        if self._own in self._running:
+            self._running[self._own] = self.at
+
+    def _time_left(self) -> str:
+        (since, first), (step, total) = self._began, self.at
+        pace = self._mean
+        if not pace and step > first:
+            pace = (time.monotonic() - since) / (step - first) * total
+        if not pace or not self._left:
+            return ""
+        done = sum(step / total for step, total in self._running.values() if total)
+        return f"about {_clock(pace * (self._left - done) / max(1, len(self._running)))} left"
 
 
 def _clock(seconds: float) -> str:

@@ -21,6 +21,7 @@ from scornn.train.distributed import World
 from scornn.train.engine import Engine
 from scornn.train.tables import Table, merge
 
+KEY = "model.options.rho"
 AUTO = "auto"
 SHARE = 0.1
 """Of the run's steps, for all candidates together."""
@@ -47,18 +48,11 @@ def choose(config: Config) -> tuple[int, str]:
     task = tasks.make(config.task, config.seed, Path(config.data) if config.data else None)
     torch.set_num_threads(config.threads)
     n = config.model.hidden
+    rounds = lengths(config, task)
     racers = {rho: _engine(config, rho, task) for rho in _numbers(n)}
     per_epoch = task.num_batches("train")
-    total = config.steps or (config.epochs or 0) * per_epoch
-    rounds = max(1, math.ceil(math.log2(len(racers))))
-    length = [int(SHARE * total / rounds / math.ceil(len(racers) / 2**k)) for k in range(rounds)]
-    if length[0] < 1:
-        fewest = math.ceil(len(racers) * rounds / SHARE)
-        raise UsageError(
-            f"--rho auto: {total} steps are too few to try {len(racers)} values; expected {fewest} or more"
-        )
     step, spent, losses = 0, 0, dict.fromkeys(racers, math.inf)
-    for count in length:
+    for count in rounds:
         for rho, engine in racers.items():
             losses[rho] = _mean_loss(engine, step, count, per_epoch)
             spent += count
@@ -68,6 +62,18 @@ def choose(config: Config) -> tuple[int, str]:
     (rho,) = racers
     tried = ", ".join(f"{r}: {loss:.4g}" for r, loss in sorted(losses.items()))
     return rho, f"rho = {rho} of n = {n}, chosen in {spent} steps by the training loss ({tried})"
+
+
+def lengths(config: Config, task: tasks.Task) -> list[int]:
+    """The steps that each candidate makes in each round; a run that is too short for one is refused."""
+    total = config.steps or (config.epochs or 0) * task.num_batches("train")
+    count = len(_numbers(config.model.hidden))
+    rounds = max(1, math.ceil(math.log2(count)))
+    each = [int(SHARE * total / rounds / math.ceil(count / 2**k)) for k in range(rounds)]
+    if each[0] < 1:
+        fewest = math.ceil(count * rounds / SHARE)
+        raise UsageError(f"--rho auto: {total} steps are too few to try {count} values; expected {fewest} or more")
+    return each
 
 
 def _with_rho(settings: Table, rho: int | str) -> Table:

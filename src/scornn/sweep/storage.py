@@ -1,6 +1,5 @@
 """Where a study is kept: a journal file, which any number of processes may append to, or a database."""
 
-import fcntl
 import json
 import os
 import re
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scornn import durable
 from scornn.errors import StorageError, UsageError
+from scornn.train.run import fcntl_module
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -42,10 +42,10 @@ def without_password(where: str) -> str:
     return re.sub(r"(?<=://)([^:/@]*):[^@/]*@", r"\1@", where)
 
 
-def open_storage(where: str, directory: Path) -> "BaseStorage":
+def open_storage(where: str, directory: Path, *, write: bool = True) -> "BaseStorage":
     """The storage of ``--storage``; a journal's path is relative to the sweep's directory where it is a bare name."""
     require_optuna()
-    return _database(where) if is_database(where) else _journal(journal_path(where, directory))
+    return _database(where) if is_database(where) else _journal(journal_path(where, directory), write)
 
 
 def journal_path(where: str, directory: Path) -> Path:
@@ -64,11 +64,10 @@ def _database(url: str) -> "BaseStorage":
         # A connection for each question: trials take minutes, and a pool would hold one that the server has dropped.
         options: dict[str, Any] = {"poolclass": NullPool}
         return get_storage(RDBStorage(f"{_DRIVERS.get(scheme, scheme)}://{rest}", engine_kwargs=options))
-    except ModuleNotFoundError as error:
-        package = _PACKAGES.get(error.name or "", error.name)
+    except ImportError:  # Optuna has its own words for it, without the package's name
+        driver = _DRIVERS.get(scheme, scheme).rpartition("+")[2]
+        package = _PACKAGES.get(driver, driver)
         raise UsageError(f'--storage {shown}: its driver is not installed: pip install "{package}"') from None
-    except ImportError as error:  # Optuna's own word for a driver that is not there
-        raise UsageError(f"--storage {shown}: its driver is not installed: {error}") from None
     except (exc.ArgumentError, exc.NoSuchModuleError, ValueError) as error:
         raise UsageError(
             f"--storage {shown}: {_first_line(error)}; expected a file, or postgresql://… or mysql://…"
@@ -77,16 +76,17 @@ def _database(url: str) -> "BaseStorage":
         raise StorageError(f"cannot reach the storage {shown}: {_first_line(error)}") from error
 
 
-def _journal(path: Path) -> "BaseStorage":
+def _journal(path: Path, write: bool) -> "BaseStorage":
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
     with durable.storage_errors(path, "open the journal"):
-        if path.is_file() and path.stat().st_size:
+        if not write or (path.is_file() and path.stat().st_size):
             with open(path, "rb") as file:
                 _refuse_foreign(path, file.readline())
-        with open(path, "ab"):
-            pass
+        if write:
+            with open(path, "ab"):
+                pass
     try:
         lock: Any = _Flock(path)
         return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
@@ -115,9 +115,7 @@ class _Flock:
         self._file: int | None = None
 
     def acquire(self) -> bool:
-        descriptor = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        self._file = descriptor
+        self._file = _locked(f"{self._path}.lock")
         _cut_torn_line(self._path)
         return True
 
@@ -144,12 +142,18 @@ def _cut_torn_line(path: Path) -> None:
 def held(path: Path) -> Iterator[None]:
     """Hold a lock file while the block runs; it dies with its holder."""
     with durable.storage_errors(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = _locked(path)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
+
+
+def _locked(path: str | os.PathLike[str]) -> int:
+    fcntl = fcntl_module()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
 
 
 @contextmanager

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scornn.errors import UsageError
+from scornn.sweep import rho
 from scornn.sweep.owner import Watcher
 from scornn.sweep.plan import Plan, identity
 from scornn.sweep.space import Axis, Value, grid
-from scornn.sweep.storage import database_errors, held, is_database, journal_path, open_storage
+from scornn.sweep.storage import database_errors, held, is_database, journal_path, open_storage, without_password
 
 if TYPE_CHECKING:
+    from optuna import Study
     from optuna.trial import FrozenTrial, Trial
 
 _ATTRIBUTE = "scornn"
@@ -34,36 +36,49 @@ def tickets(plan: Plan, axes: Sequence[Axis], given: Sequence[dict[str, Value]] 
 
 
 class Trials:
-    """The study of a plan, in its storage."""
+    """The study of a plan, in its storage; with ``write=False`` one that is there, of which nothing is changed."""
 
-    def __init__(self, plan: Plan, axes: Sequence[Axis], directory: Path) -> None:
-        import optuna
-
+    def __init__(self, plan: Plan, axes: Sequence[Axis], directory: Path, *, write: bool = True) -> None:
         self.plan, self.axes, self.directory = plan, axes, directory
-        self.storage = open_storage(plan.storage, directory)
+        self.storage = open_storage(plan.storage, directory, write=write)
         self._watcher = Watcher()
         with self.errors():
-            self.study = optuna.create_study(
-                study_name=plan.study,
-                storage=self.storage,
-                direction="maximize" if plan.objective.goal == "max" else "minimize",
-                load_if_exists=True,
-                sampler=_any_sampler(),
-            )
-            self._mark()
+            self.study = self._open() if write else self._found()
+            self._mark(write)
+
+    def _open(self) -> "Study":
+        from optuna import create_study
+
+        return create_study(
+            study_name=self.plan.study,
+            storage=self.storage,
+            direction="maximize" if self.plan.objective.goal == "max" else "minimize",
+            load_if_exists=True,
+            sampler=_any_sampler(),
+        )
+
+    def _found(self) -> "Study":
+        from optuna import load_study
+
+        try:
+            return load_study(study_name=self.plan.study, storage=self.storage, sampler=_any_sampler())
+        except KeyError:
+            where = without_password(self.plan.storage)
+            raise UsageError(f"{where} holds no study {self.plan.study!r}: {self.directory} has not begun") from None
 
     def errors(self) -> Any:
         """Around whatever touches the storage."""
         return database_errors(self.plan.storage)
 
-    def _mark(self) -> None:
+    def _mark(self, write: bool) -> None:
         """Write what the study is of, or refuse one that is of something else."""
         ours = identity(self.plan)
         theirs = self.study.user_attrs.get(_ATTRIBUTE)
         if theirs is None:
             if self.study.get_trials(deepcopy=False):
                 raise UsageError(f"the study {self.plan.study!r} is not one of `scornn sweep`; choose another --study")
-            self.study.set_user_attr(_ATTRIBUTE, ours)
+            if write:
+                self.study.set_user_attr(_ATTRIBUTE, ours)
             return
         differ = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
         if differ:
@@ -176,6 +191,11 @@ class Trials:
         done = [t for t in self.all() if t.state == TrialState.COMPLETE and t.value is not None]
         sign = -1 if self.plan.objective.goal == "max" else 1
         return sorted(done, key=lambda trial: (sign * (trial.value or 0.0), trial.number))[:count]
+
+    def values(self, trial: "FrozenTrial") -> dict[str, Value]:
+        """What its config has: the number in place of ``rho = "auto"``, once it is chosen."""
+        chosen = trial.user_attrs.get("rho")
+        return {**trial.params, **({rho.KEY: chosen[0]} if chosen else {})}
 
     def run_path(self, trial: "FrozenTrial") -> Path:
         """Its run directory: here, or where its first process made it if that can be seen from here."""

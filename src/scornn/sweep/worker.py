@@ -12,8 +12,10 @@ import msgspec
 from scornn import durable
 from scornn.errors import DivergedError, RunInUseError, UsageError
 from scornn.sweep import plan as plans
+from scornn.sweep import rho
 from scornn.sweep.owner import Heartbeat
 from scornn.sweep.progress import Overview
+from scornn.sweep.space import Value
 from scornn.sweep.study import Trials
 from scornn.train import checkpoint, program
 from scornn.train.config import Config, config_hash, to_json
@@ -59,25 +61,26 @@ class Worker:
 
         trials, trial_id = self.trials, trial._trial_id
         with trials.errors():
-            values = {axis.key: axis.draw(trial) for axis in trials.axes}
-            frozen = trials.storage.get_trial(trial_id)
+            drawn = {axis.key: axis.draw(trial) for axis in trials.axes}
         try:
-            config = plans.config(trials.plan, values, self.jobs)
+            chosen = self._choose_rho(trial, drawn)
+            with trials.errors():
+                frozen = trials.storage.get_trial(trial_id)
+            config = plans.config(trials.plan, trials.values(frozen), self.jobs)
             same = _sameness(config)
             path = trials.run_path(frozen)
             _check_same(path, same)
             twin = next((t for t in trials.best(1 << 30) if t.user_attrs.get("config") == same), None)
             if twin is not None:
-                trials.close(
-                    trial_id, TrialState.COMPLETE, f"as trial {twin.number}, which has the same settings", twin.value
-                )
+                word = f"{chosen}as trial {twin.number}, which has the same settings"
+                trials.close(trial_id, TrialState.COMPLETE, word, twin.value)
                 return 0
             if self._gives_up(trial, frozen.user_attrs.get("attempt"), path):
                 return 0
             with trials.errors():
                 trial.set_user_attr("config", same)
                 trial.set_user_attr("run", str(path.resolve()))
-            return self._train(trial, config, path, stop)
+            return self._train(trial, config, path, stop, chosen.removesuffix("; ") or "done")
         except DivergedError as error:
             trials.close(trial_id, TrialState.PRUNED, f"diverged: {error}")  # samplers rank it below all others
         except RunInUseError:  # a process that was taken for dead: it closes the trial, or dies and lets go
@@ -89,7 +92,25 @@ class Worker:
             raise
         return 0
 
-    def _train(self, trial: "Trial", config: Config, path: Path, stop: StopRequest) -> int:
+    def _choose_rho(self, trial: "Trial", drawn: Mapping[str, Value]) -> str:
+        """Once in a trial where it is to be found, and how it was."""
+        trials, known = self.trials, trial.user_attrs.get("rho")
+        if drawn.get(rho.KEY) != rho.AUTO:
+            return ""
+        if known is None:
+            with self._heartbeat(trial):
+                known = rho.choose(plans.config(trials.plan, {**drawn, rho.KEY: "n/2"}, self.jobs))
+            with trials.errors():
+                trial.set_user_attr("rho", known)
+        return f"{known[1]}; "
+
+    def _heartbeat(self, trial: "Trial") -> Heartbeat:
+        def beat(number: int) -> None:
+            self.trials.storage.set_trial_user_attr(trial._trial_id, "beat", [number, *self.overview.at])
+
+        return Heartbeat(beat)
+
+    def _train(self, trial: "Trial", config: Config, path: Path, stop: StopRequest, done: str) -> int:
         from optuna.trial import TrialState
 
         trials, trial_id = self.trials, trial._trial_id
@@ -99,7 +120,7 @@ class Worker:
             watches.append(Watch(figures, trial, trials, self.overview, stop))
             return watches[0]
 
-        with Heartbeat(lambda number: trials.storage.set_trial_user_attr(trial_id, "beat", number)):
+        with self._heartbeat(trial):
             if (path / "config.json").is_file():
                 result = program.resume(path, display=watch, tensorboard=self.tensorboard)
             else:
@@ -115,7 +136,7 @@ class Worker:
         value, test = figures_of(result.summary, trials.plan.weights, trials.plan.objective)
         with trials.errors():
             trial.set_user_attr("test", test)
-        trials.close(trial_id, TrialState.COMPLETE, "done", value)
+        trials.close(trial_id, TrialState.COMPLETE, done, value)
         write_best(trials)
         return 0
 
@@ -201,7 +222,7 @@ def write_best(trials: Trials) -> Path | None:
     if not best:
         return None
     path = trials.directory / "best.json"
-    text = to_json(plans.config(trials.plan, best[0].params))
+    text = to_json(plans.config(trials.plan, trials.values(best[0])))
     with durable.storage_errors(path):
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             durable.write_text(path, text)

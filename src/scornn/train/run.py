@@ -108,19 +108,19 @@ def _refuse_held(path: Path) -> None:
     """An error where another process trains in this directory now."""
     with suppress(FileNotFoundError), open(path / "lock", "rb") as file:
         try:
-            fcntl = _fcntl()
+            fcntl = fcntl_module()
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             raise _in_use(path, file.read(32)) from None
 
 
-def _fcntl() -> Any:
+def fcntl_module() -> Any:
     """The module, which Windows lacks: what reads a run, and does not train in one, works there without it."""
     try:
         return importlib.import_module("fcntl")
     except ImportError:
         raise StorageError(
-            "a run directory is held by flock, which this system lacks: train on Linux or macOS"
+            "runs and sweeps are held by flock, which this system lacks: train on Linux or macOS"
         ) from None
 
 
@@ -144,7 +144,7 @@ class Run:
         with durable.storage_errors(self.path / "lock"):
             descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            fcntl = _fcntl()
+            fcntl = fcntl_module()
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.read(descriptor, 32)

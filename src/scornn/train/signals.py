@@ -5,7 +5,9 @@ import threading
 from types import FrameType
 from typing import Any, Self
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_HANGUP: int | None = getattr(signal, "SIGHUP", None)
+"""None on Windows, which has no such signal."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, *([_HANGUP] if _HANGUP else []))
 
 
 class StopRequest:
@@ -28,7 +30,7 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            heard = [n for n in _SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+            heard = [n for n in _SIGNALS if n != _HANGUP or signal.getsignal(n) != signal.SIG_IGN]
             self._before = {number: signal.signal(number, self._handle) for number in heard}
         return self
 

@@ -1,0 +1,169 @@
+"""A sweep as plain values: what its page is made from. As a file it is small enough to be kept and handed on."""
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from scornn.errors import DataError, UsageError
+from scornn.report.runs import Run, Series, mapping
+from scornn.report.runs import read as read_run
+from scornn.report.settings import differing
+from scornn.sweep.plan import JOURNAL, Plan, axes
+from scornn.sweep.space import Value
+from scornn.sweep.study import Trials
+from scornn.train.tables import read as read_table
+from scornn.train.validate import convert
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+_POINTS = 60
+"""Of a curve in a file."""
+_FEWEST_FOR_IMPORTANCE = 4
+_NOT_NAMED = ("name", "data", "threads")
+Points = tuple[tuple[float, float], ...]
+
+
+class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A trial that has begun. ``value`` is None where it did not come to its end, ``outcome`` says how it ended."""
+
+    number: int
+    values: dict[str, Value]
+    state: Literal["complete", "pruned", "fail", "running"]
+    outcome: str
+    value: float | None = None
+    test: float | None = None
+    steps: float | None = None
+    seconds: float | None = None
+    run: str = ""
+    loss: Points = ()
+    metric: Points = ()
+
+    @property
+    def diverged(self) -> bool:
+        return self.outcome.startswith("diverged")
+
+
+class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A plan and its trials, how much each key mattered, and what made them."""
+
+    format: Literal[1] = 1
+    plan: Plan
+    trials: tuple[Entry, ...]
+    importance: dict[str, float] = {}
+    notes: tuple[str, ...] = ()
+    code: str = ""
+    machine: str = ""
+    directory: str = ""
+
+    def best(self, count: int | None = None) -> list[Entry]:
+        """Of the trials that ran to their end, best first."""
+        sign = -1 if self.plan.objective.goal == "max" else 1
+        done = [trial for trial in self.trials if trial.value is not None]
+        return sorted(done, key=lambda trial: (sign * (trial.value or 0.0), trial.number))[:count]
+
+
+def of(trials: Trials) -> Record:
+    """From the study, and the run directories that can be seen from here."""
+    with trials.errors():
+        begun = [trial for trial in trials.all() if trial.state.name != "WAITING"]
+    runs = {trial.number: run for trial in begun if (run := _run(trials.run_path(trial))) is not None}
+    made: dict[str, Any] = next((run.summary for run in runs.values() if run.summary), {})
+    return Record(
+        plan=trials.plan,
+        trials=tuple(_entry(trials, trial, runs.get(trial.number)) for trial in begun),
+        importance=_importance(trials),
+        notes=tuple(_notes(trials, begun, runs)),
+        code=str(mapping(made.get("versions")).get("scornn", "")),
+        machine=str(mapping(made.get("machine")).get("processor", "")),
+        directory=str(trials.directory),
+    )
+
+
+def to_json(record: Record) -> str:
+    """As a file: curves of few points, and nothing of where it was made."""
+    table = msgspec.to_builtins(record)
+    table["plan"] |= {"storage": JOURNAL, "jobs": 1, "threads": None}
+    table["plan"]["settings"] |= {"data": None}
+    del table["directory"]
+    for trial in table["trials"]:
+        del trial["run"]
+        for name in ("loss", "metric"):
+            trial[name] = [[step, float(f"{value:.4g}")] for step, value in _thinned(trial[name])]
+        trial["seconds"] = None if trial["seconds"] is None else round(trial["seconds"], 1)
+    rows = ",\n".join("  " + msgspec.json.encode(trial).decode() for trial in table.pop("trials"))
+    head = msgspec.json.format(msgspec.json.encode(table), indent=2).decode().removesuffix("\n}")
+    return f'{head},\n  "trials": [\n{rows}\n  ]\n}}\n'
+
+
+def read(path: Path) -> Record:
+    """From a file of :func:`to_json`."""
+    try:
+        record = convert(read_table(path), Record)
+        axes(record.plan)
+    except UsageError as error:
+        raise UsageError(f"{path} is no record of a sweep: {error}") from None
+    return record
+
+
+def _thinned(points: Points) -> Points:
+    """Evenly chosen ones, the last among them."""
+    every = -(-len(points) // _POINTS) if points else 1
+    return points[::-1][::every][::-1]
+
+
+def _run(path: Path) -> Run | None:
+    try:
+        return read_run(path)
+    except DataError:
+        return None
+
+
+def _entry(trials: Trials, trial: "FrozenTrial", run: Run | None) -> Entry:
+    objective, weights = trials.plan.objective, trials.plan.weights
+    return Entry(
+        number=trial.number,
+        values=dict(trial.params),
+        state=trial.state.name.lower(),  # type: ignore[arg-type]
+        outcome=str(trial.user_attrs.get("outcome", trial.state.name.lower())),
+        value=trial.value if trial.state.name == "COMPLETE" else None,
+        test=trial.user_attrs.get("test"),
+        steps=(run.last("steps") or run.last("step")) if run else None,
+        seconds=trial.duration.total_seconds() if trial.duration is not None else None,
+        run=str(trials.run_path(trial)) if run else "",
+        loss=_points(run.series("train", "loss")) if run else (),
+        metric=_points(run.series(objective.split, objective.metric, weights)) if run else (),
+    )
+
+
+def _points(series: Series) -> Points:
+    return tuple(zip(*(values.tolist() for values in series), strict=True))
+
+
+def _notes(trials: Trials, begun: list["FrozenTrial"], runs: dict[int, Run]) -> list[str]:
+    notes = []
+    unseen = [t.number for t in begun if t.number not in runs and "as trial" not in str(t.user_attrs.get("outcome"))]
+    if unseen:
+        notes.append(f"Run directories that cannot be seen from here, of trials {', '.join(map(str, unseen))}.")
+    swept = {axis.key for axis in trials.axes}
+    other = [key for key in differing(list(runs.values())) if key not in swept and key not in _NOT_NAMED]
+    if other:
+        notes.append(f"Settings that differ besides those of the sweep: {', '.join(other)}.")
+    return notes
+
+
+def _importance(trials: Trials) -> dict[str, float]:
+    """Of each key, by PED-ANOVA; empty where too few trials came to their end, or all to the same."""
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+    done = trials.best(1 << 30)
+    if len(done) < _FEWEST_FOR_IMPORTANCE or len({trial.value for trial in done}) < 2:
+        return {}
+    with trials.errors(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = get_param_importances(trials.study, evaluator=PedAnovaImportanceEvaluator())
+    keys = {axis.key for axis in trials.axes}
+    return {key: share for key, share in found.items() if key in keys}
