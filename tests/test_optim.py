@@ -132,7 +132,7 @@ def test_the_recurrent_bias_may_have_a_rate_of_its_own(name: str) -> None:
     names = {id(p): key for key, p in model.named_parameters()}
     ids = [id(p) for group in groups.values() for p in group["params"]]
     assert sorted(ids) == sorted(id(p) for p in model.parameters() if p.requires_grad)
-    if name == "linear-memory":  # has no bias unless it is asked for
+    if name in ("linear-memory", "memory-blocks"):  # no bias unless it is asked for, or none
         assert list(groups) == ["rest", "recurrent"]
         return
     if name in ("lstm", "gru"):  # their biases are the gates'

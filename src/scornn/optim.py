@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim import Optimizer
 
-from scornn.nn.layer import Recurrent
 from scornn.nn.parametrizations import ScaledCayley
+from scornn.nn.recurrent import Recurrent
 
 __all__ = ["RMSprop", "StiefelStep", "parameter_groups", "recurrent_parameters"]
 

@@ -32,7 +32,7 @@ def head(model: SequenceModel, state: Any) -> Tensor:
 
 
 @pytest.mark.parametrize("read", ["all", "last"])
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].layer.output_is_state])
 def test_equals_finite_differences(name: str, read: Any) -> None:
     torch.manual_seed(3)
     T, t, n, eps = 5, 2, 4, 1e-5
@@ -110,3 +110,9 @@ def test_of_a_run_at_its_start_and_end(tmp_path: Path) -> None:
     assert len(start["norms"]) == len(end["norms"]) == 12
     assert start["norms"] != end["norms"]
     assert (tmp_path / "run" / gradients.FILE).is_file()
+
+
+def test_outputs_that_are_no_states_are_refused() -> None:
+    model = SequenceModel(build("memory-blocks", 2, 4), 3)
+    with pytest.raises(ValueError, match="a MemoryBlocks gives other outputs"):
+        analysis.gradient_norms(model, Batch(torch.rand(5, 1, 2), torch.rand(5, 1, 3)))

@@ -9,7 +9,7 @@ from scornn.deploy import Frozen
 from scornn.errors import UsageError
 from scornn.nn import MODELS, SequenceModel, build
 
-WITHOUT = {"goru"}
+WITHOUT = {"goru", "memory-blocks"}
 FROZEN = sorted(set(MODELS) - WITHOUT)
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 
@@ -56,7 +56,7 @@ def test_the_last_state_is_read_as_the_network_reads_it() -> None:
 
 @pytest.mark.parametrize("name", sorted(WITHOUT))
 def test_a_model_without_a_form_says_so(name: str) -> None:
-    with pytest.raises(UsageError, match="GORU cannot be frozen"):
+    with pytest.raises(UsageError, match=r"(GORU|MemoryBlocks) cannot be frozen"):
         Frozen(network(name))
 
 

@@ -491,11 +491,12 @@ def test_dropout_between_layers(case: Case) -> None:
 
 @cases
 def test_the_recurrent_parameters_are_trained(case: Case) -> None:
-    """A loss on the last state moves every parameter (a parametrised torch.nn.RNN moves none)."""
+    """A loss on output and last state moves every parameter (a parametrised torch.nn.RNN moves none)."""
     layer = case.layer()
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
     before = {name: p.detach().clone() for name, p in layer.named_parameters() if p.requires_grad and p.numel()}
-    state_of(layer(inputs(T, B, M))).square().sum().backward()
+    result = layer(inputs(T, B, M))
+    (state_of(result).square().sum() + result[0].square().sum()).backward()
     optimizer.step()
     for name, p in layer.named_parameters():
         if name in before:

@@ -390,4 +390,4 @@ class TestLastStateAlone:
         expected = model(x)
         model.layer.register_forward_hook(lambda module, args, result: None)
         assert torch.equal(model(x), expected)
-        assert seen == [False, True]
+        assert seen == ["last", True]

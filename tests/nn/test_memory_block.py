@@ -1,4 +1,4 @@
-"""Blocks on the linear memory: reading, padding, streaming."""
+"""Blocks on the linear memory: reading, padding, streaming, strides."""
 
 from __future__ import annotations
 
@@ -8,29 +8,15 @@ import pytest
 import torch
 
 from scornn import optim
-from scornn.nn import MemoryBlock, MemoryNetwork
+from scornn.nn import MemoryBlocks, SequenceModel
 
 F64 = torch.float64
 READS = ("all", "last", "mean")
 
 
-def network(read: Any, **options: Any) -> MemoryNetwork:
+def network(read: Any, **options: Any) -> SequenceModel:
     torch.manual_seed(0)
-    return MemoryNetwork(2, 3, width=5, hidden_size=7, depth=2, read=read, dtype=F64, **options)
-
-
-@pytest.mark.parametrize("read", READS)
-@pytest.mark.parametrize("pieces", [[1] * 11, [4, 1, 6]], ids=["by step", "in pieces"])
-def test_streaming_gives_the_same_numbers(read: str, pieces: list[int]) -> None:
-    model, x = network(read), torch.randn(11, 3, 2, dtype=F64)
-    state, seen = None, []
-    for piece in x.split(pieces):
-        y, state = model.stream(piece, state)
-        seen.append(y)
-    expected = model(x)
-    torch.testing.assert_close(torch.cat(seen) if read == "all" else seen[-1][-1], expected, rtol=1e-11, atol=1e-11)
-    assert state is not None
-    assert state.steps == 11
+    return SequenceModel(MemoryBlocks(2, 7, 2, width=5, dtype=F64, **options), 3, read=read)
 
 
 @pytest.mark.parametrize("read", READS)
@@ -46,16 +32,46 @@ def test_padding_changes_nothing(read: str) -> None:
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
+@pytest.mark.parametrize("stride", [1, 3])
 @pytest.mark.parametrize("read", READS)
-def test_every_backend_gives_the_same_gradients(read: str) -> None:
+def test_every_backend_gives_the_same_gradients(read: str, stride: int) -> None:
     x, found = torch.randn(6, 2, 2, dtype=F64), []
     for backend in ("naive", "auto"):
-        model = network(read, backend=backend)
+        model = network(read, backend=backend, stride=stride)
         model(x).square().sum().backward()
         found.append([p.grad for p in model.parameters()])
     for ours, expected in zip(found[1], found[0], strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-9)
     assert all(g is not None and g.any() for g in found[1])
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("backend", ["naive", "auto"])
+def test_the_last_output_is_the_last_of_all(bidirectional: bool, backend: str) -> None:
+    layer = MemoryBlocks(2, 7, 2, width=5, dtype=F64, bidirectional=bidirectional, backend=backend)
+    x = torch.randn(6, 3, 2, dtype=F64)
+    output, h_n = layer(x)
+    last, state = layer(x, need_output="last")
+    expected = torch.cat([output[-1, :, :5], output[0, :, 5:]], -1)
+    torch.testing.assert_close(last, expected, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(state, h_n, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(layer(x[:, 1], need_output="last")[0], last[1], rtol=1e-11, atol=1e-11)
+
+
+def test_a_stride_reads_the_states_of_every_step() -> None:
+    """One block with a stride gives what the same block without one gives at every third step."""
+    torch.manual_seed(0)
+    strided = MemoryBlocks(2, 7, width=5, dtype=F64, stride=3)
+    every = MemoryBlocks(2, 7, width=5, dtype=F64)
+    every.load_state_dict(strided.state_dict())
+    x, h0 = torch.randn(12, 3, 2, dtype=F64), torch.randn(1, 3, 7, dtype=F64)
+    (some, h_n), (all_steps, expected) = strided(x, h0), every(x, h0)
+    torch.testing.assert_close(some, all_steps[2::3], rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(h_n, expected, rtol=1e-11, atol=1e-11)
+    gradients = [torch.autograd.grad(y.square().sum(), m.parameters()) for y, m in ((some, strided),)]
+    slow = torch.autograd.grad(all_steps[2::3].square().sum(), every.parameters())
+    for ours, theirs in zip(gradients[0], slow, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
 def test_the_angles_are_the_recurrent_parameters() -> None:
@@ -67,7 +83,13 @@ def test_the_angles_are_the_recurrent_parameters() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(ValueError, match="unknown read 'first'"):
+    with pytest.raises(ValueError, match='read must be "all", "last" or "mean"'):
         network("first")
     with pytest.raises(ValueError, match="expand must be greater than zero"):
-        MemoryBlock(3, 4, expand=0)
+        network("last", expand=0)
+    with pytest.raises(ValueError, match="bias must be False"):
+        MemoryBlocks(2, 3, bias=True)
+    with pytest.raises(RuntimeError, match="a multiple of it; got 7 steps"):
+        network("last", stride=2)(torch.zeros(7, 1, 2, dtype=F64))
+    with pytest.raises(RuntimeError, match="got packed sequences"):
+        network("mean", stride=2)(torch.zeros(8, 2, 2, dtype=F64), torch.tensor([8, 6]))

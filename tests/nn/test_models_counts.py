@@ -106,6 +106,15 @@ def test_formulas() -> None:
         "scurnn": ({}, n * n + n + 2 * n * m + 2 * n * p + p + n + 2 * n),
         "spectral": ({}, m * n + n * n + n + head),
         "linear-memory": ({}, m * n + n // 2 + head),
+        "memory-blocks": (
+            {"num_layers": 2, "width": k, "expand": 3},
+            (m * n + m * k)
+            + (k * n + 2 * k)
+            + 2 * (n // 2 + 2 * n + 6 * k * n + 6 * k + 3 * k * k + k)
+            + 2 * k
+            + k * p
+            + p,
+        ),
     }
     assert set(expected) == set(MODELS)
     for model, (options, number) in expected.items():

@@ -44,6 +44,8 @@ def gradient_norms(model: SequenceModel, batch: Batch, loss: Loss | None = None)
     layer = model.layer
     if layer.bidirectional or layer.batch_first:
         raise ValueError("gradient_norms needs a layer of one direction and with batch_first=False")
+    if not layer.output_is_state:
+        raise ValueError(f"gradient_norms needs a head on the states; a {type(layer).__name__} gives other outputs")
     states: list[Tensor] = []
     state: Any = None
     with torch.enable_grad():
@@ -90,8 +92,10 @@ def _read(model: SequenceModel, states: list[Tensor], lengths: Tensor | None) ->
         h = top[-1]
     elif model.read == "last" and lengths is not None:
         h = torch.stack([top[int(length) - 1][k] for k, length in enumerate(lengths)])
+    elif model.read == "mean" and lengths is not None:
+        h = torch.stack([torch.stack(top)[: int(length), k].mean(0) for k, length in enumerate(lengths)])
     else:
-        h = torch.stack(top)
+        h = torch.stack(top).mean(0) if model.read == "mean" else torch.stack(top)
     y: Tensor = model.head(model.layer.readout(h))
     return y
 

@@ -23,6 +23,7 @@ SIZES = {
     "eurnn": (512,),
     "goru": (128,),
     "linear-memory": (512,),
+    "memory-blocks": (128,),
 }
 """The sizes of the paper's timing table; for models that are not in it, about as many parameters."""
 

@@ -6,12 +6,14 @@ one if its recurrence is a dense matrix (W is made from the free parameters and 
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_linear_bn_eval
 
 from scornn import ops
 from scornn.errors import UsageError
@@ -65,6 +67,8 @@ class Frozen(nn.Module):
     def __init__(self, network: SequenceModel, *, plain: bool = False) -> None:
         super().__init__()
         layer = network.layer
+        if network.read == "mean":
+            raise UsageError("a network that reads the mean over its steps cannot be frozen: a state does not hold it")
         self.plain, self.read = plain, network.read
         self.num_layers, self.num_directions = int(layer.num_layers), 2 if layer.bidirectional else 1
         self.input_size = int(layer.input_size)
@@ -145,6 +149,12 @@ def _step(of: Recurrence, z: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor,
     return (ACTIVATIONS[of.kind].value(z + h @ of.W.mT, own),)
 
 
+def has_form(network: SequenceModel) -> bool:
+    """Whether a network can be frozen."""
+    dense = isinstance(network.layer, DenseRecurrentLayer) and not isinstance(network.layer, GORU)
+    return network.read != "mean" and (dense or _gates(network.layer) is not None)
+
+
 @torch.no_grad()
 def recurrences(layer: Any) -> list[Recurrence]:
     """Every layer and direction of a recurrent layer as constants, in the order of ``h_n``.
@@ -191,6 +201,10 @@ def _copied(head: nn.Module) -> list[nn.Module]:
             linear = nn.Linear(module.in_features, module.out_features, device=module.weight.device)
             linear.to(module.weight.dtype).load_state_dict(module.state_dict())
             made.append(linear)
+        elif isinstance(module, nn.BatchNorm1d):  # in evaluation a scale and a shift of the sums before it
+            before = made[-1]
+            assert isinstance(before, nn.Linear)
+            made[-1] = fuse_linear_bn_eval(before.eval(), deepcopy(module).eval())
         elif isinstance(module, nn.GELU):
             made.append(nn.GELU())
         elif not isinstance(module, nn.Dropout):

@@ -20,7 +20,7 @@ from scornn.nn.scurnn import ScuRNN
 from scornn.nn.spectral import SpectralRNN
 from scornn.nn.henaff import Henaff
 from scornn.nn.linear_memory import LinearMemory
-from scornn.nn.memory_block import MemoryBlock, MemoryNetwork
+from scornn.nn.memory_block import MemoryBlock, MemoryBlocks
 from scornn.nn.model import SequenceModel
 # isort: on
 
@@ -41,7 +41,7 @@ __all__ = [
     "Henaff",
     "LinearMemory",
     "MemoryBlock",
-    "MemoryNetwork",
+    "MemoryBlocks",
     "OrthogonalRecurrentLayer",
     "RecurrentLayer",
     "ScoRNN",

@@ -14,7 +14,8 @@ from scornn import ops
 from scornn.functional import orthogonality_error
 from scornn.nn.caching import once
 from scornn.nn.checks import check_choice, check_sizes, full_precision, is_sharded, precise
-from scornn.nn.layer import Head, Recurrent, RecurrentLayer
+from scornn.nn.layer import Head, RecurrentLayer
+from scornn.nn.recurrent import Recurrent
 
 __all__ = [
     "DenseRecurrentLayer",

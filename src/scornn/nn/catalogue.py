@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from scornn.nn.layer import Recurrent, RecurrentLayer
+from scornn.nn.layer import RecurrentLayer
+from scornn.nn.recurrent import Recurrent
 
 Layer = TypeVar("Layer", bound=type[RecurrentLayer])
 

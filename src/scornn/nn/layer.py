@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from itertools import chain
-from typing import Any, ClassVar
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -17,105 +16,14 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from scornn.nn.caching import cached
-from scornn.nn.checks import check_sizes, is_sharded, under_autocast
-from scornn.ops import BACKENDS
+from scornn.nn.checks import check_sizes, under_autocast
+from scornn.nn.recurrent import Recurrent, States, joined
 
 Head = tuple[Tensor, Tensor]
 """V and c of a linear head on the states."""
 
-States = tuple[Tensor, ...]
-"""The tensors that make a state: h of most models, h and c of an LSTM."""
-
-
 PIECE = 128
 """Steps whose states are held at a time where only the last one is wanted."""
-
-
-class Recurrent(nn.Module):
-    """What layers and cells are to the program: parameters under suffixes, and what training must know of them."""
-
-    BACKENDS: ClassVar[tuple[str, ...]] = BACKENDS
-    """What ``backend`` can be."""
-
-    backend: str = "auto"
-    hidden_size: int
-    bias: bool
-
-    units_per_state: int = 1
-    """Reals that one hidden unit takes in the state: 2 for complex models, stored as adjacent (Re, Im)."""
-
-    learn_h0: bool = False
-    """Whether the state before the first step is a parameter ``h0{suffix}``; zero otherwise."""
-
-    averages: bool = True
-    """Whether an average of its parameters over training means anything."""
-
-    def suffixes(self) -> list[str]:
-        """What the names of the parameters of each recurrence in it end with."""
-        raise NotImplementedError
-
-    def tensor(self, name: str) -> Tensor:
-        """A parameter or buffer, or what stands in its place (``torch.func.functional_call``).
-
-        After ``fully_shard`` it is gathered from all processes, which have to ask for it together.
-        """
-        value: Tensor = getattr(self, name)
-        if type(value) in (Tensor, nn.Parameter) or torch.compiler.is_compiling() or not is_sharded(value):
-            return value
-        whole: Tensor = value.full_tensor()  # type: ignore[attr-defined]
-        return whole
-
-    @property
-    def like(self) -> Tensor:
-        """One of its numbers, for their dtype and device."""
-        return next(chain(self.parameters(), self.buffers()))
-
-    @property
-    def state_size(self) -> int:
-        """Reals in one direction's h."""
-        return self.hidden_size * self.units_per_state
-
-    def state_sizes(self) -> tuple[int, ...]:
-        """Reals in each tensor of one direction's state."""
-        return (self.state_size,)
-
-    def initial_state(self, suffix: str, batch: int, like: Tensor) -> Any:
-        """The state ``(batch, state_size)`` before the first step, where the caller gives none: learned, or zero."""
-        if self.learn_h0:
-            return self.tensor(f"h0{suffix}").expand(batch, -1)
-        return joined(tuple(like.new_zeros(batch, size) for size in self.state_sizes()))
-
-    def flatten_parameters(self) -> None:
-        """Nothing: for programs that were written for torch.nn.RNN."""
-
-    @property
-    def all_weights(self) -> list[list[nn.Parameter]]:
-        """The parameters of each layer and direction, as torch.nn.RNN's."""
-        named = list(self.named_parameters(recurse=False))
-        return [[p for name, p in named if name.endswith(suffix)] for suffix in self.suffixes()]
-
-    def recurrent_parameter_names(self) -> list[str]:
-        """Names of the parameters that make the recurrent matrix, for :func:`scornn.optim.parameter_groups`."""
-        return []
-
-    def recurrent_bias_names(self) -> list[str]:
-        """Names of the biases inside the recurrence that may learn at a rate of their own."""
-        return []
-
-    def orthogonality_error(self) -> float | None:
-        """Largest ‖WᵀW − I‖_F over layers and directions; None where W is not constrained."""
-        return None
-
-    def penalty(self) -> Tensor | None:
-        """What the training loss should add for this layer, or None."""
-        return None
-
-    def constraints(self) -> int:
-        """How many of the trained numbers a constraint takes away: their count less this is the paper's count."""
-        return 0
-
-    def retract_(self) -> None:
-        """Put parameters that were averaged back to where they belong; nothing to do where every number is free."""
 
 
 class RecurrentLayer(Recurrent):
@@ -125,6 +33,12 @@ class RecurrentLayer(Recurrent):
     ``_l{k}_reverse``, fill them in :meth:`reset`, and run them in :meth:`run`. Their constructors call this one, set
     what is their own, and end with :meth:`build`.
     """
+
+    output_is_state: bool = True
+    """Whether the output is the states of the top layer."""
+
+    stride: int = 1
+    """Steps to one of the output."""
 
     readout_stride: int = 1
     """A head reads every so-many-th number of a state."""
@@ -237,16 +151,17 @@ class RecurrentLayer(Recurrent):
         hx: Any = None,
         *,
         head: Head | None = None,
-        need_output: bool = True,
+        need_output: bool | Literal["last"] = True,
     ) -> tuple[Any, Any]:
         """As torch.nn.RNN.
 
         Args:
             head: V and c; the first result is then V·readout(h_t) + c in place of the states h_t.
             need_output: False for the last state alone: the first result is then None. Where no gradient is recorded,
-                the states of at most some hundred steps are held at a time.
+                the states of at most some hundred steps are held at a time. With ``"last"`` it is what each direction
+                gives at its last step, ``(B, output_size)``.
         """
-        if head is not None and not need_output:
+        if head is not None and need_output is not True:
             raise ValueError(f"{self._name}: a head reads every state, so it needs need_output=True")
         self.before_forward()
         packed = isinstance(input, PackedSequence)
@@ -265,8 +180,10 @@ class RecurrentLayer(Recurrent):
         batch = x.shape[1] if batch_sizes is None else int(batch_sizes[0])
         x, states = self._checked(x, states, batch)
         output: Any
-        if need_output:
+        if need_output is True:
             output, last = self._stack(x, states, batch, batch_sizes, head)
+        elif need_output == "last":
+            output, last = self._last_output(x, states, batch, batch_sizes)
         else:
             output, last = None, self._last(x, states, batch, batch_sizes)
         if back is not None:
@@ -275,11 +192,21 @@ class RecurrentLayer(Recurrent):
             last = each(last, lambda h: h.squeeze(1))
         if output is None:
             return None, joined(last)
+        if need_output == "last":
+            output = output if back is None else output.index_select(0, back)
+            return output if batched else output.squeeze(0), joined(last)
         if packed:
             return PackedSequence(output, batch_sizes, order, back), joined(last)
         if not batched:
             return output.squeeze(1), joined(last)
         return output.transpose(0, 1) if self.batch_first else output, joined(last)
+
+    def _last_output(
+        self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None
+    ) -> tuple[Tensor, States]:
+        """What the top layer gives at the last step of each direction, and the last states."""
+        last = self._last(x, states, batch, batch_sizes)
+        return torch.cat(tuple(last[0][-self.num_directions :]), -1), last
 
     def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
         """The last state of each sequence; in pieces of :data:`PIECE` steps where nothing else needs the states."""
@@ -393,8 +320,3 @@ class RecurrentLayer(Recurrent):
 
 def each(states: States, change: Callable[..., Tensor]) -> States:
     return tuple(change(h) for h in states)
-
-
-def joined(states: States) -> Any:
-    """A state as callers see it: the tensor alone where there is one."""
-    return states[0] if len(states) == 1 else states

@@ -13,14 +13,14 @@ from scornn import ops
 from scornn.nn.base import Head, OrthogonalRecurrentLayer, check_choice, full_precision, precise
 from scornn.nn.catalogue import model
 from scornn.nn.convert import convert
-from scornn.nn.layer import States
+from scornn.nn.recurrent import States
 from scornn.nn.scornn import ScoRNN
 from scornn.ops.bank import Bank
 from scornn.ops.bank_last import last_state, read_every_state
 from scornn.ops.bank_native import FUSED
 from scornn.ops.bank_scan import every_state
 
-STARTS = ("uniform", "cayley")
+STARTS = ("uniform", "spaced", "cayley")
 
 
 @model(
@@ -49,8 +49,9 @@ class LinearMemory(OrthogonalRecurrentLayer):
         rho: number of −1 in the D of the scoRNN that this is, 0..n, or one for each layer and direction. The
             determinant of R is (−1)^rho. Default the even number at or under n/2.
         start: ``uniform``, angles from U[0, π], the default: it spreads the memory over all frequencies, and pilots on
-            permuted MNIST and copying used it; rho then only decides the determinant. ``cayley``, the paper's section
-            4.2: t_j from U[0, π/2], and t_j + π for the last rho // 2 planes.
+            permuted MNIST and copying used it; rho then only decides the determinant. ``spaced``: the same without
+            chance, (j + ½)π/p, so that no two planes are alike. ``cayley``, the paper's section 4.2: t_j from
+            U[0, π/2], and t_j + π for the last rho // 2 planes.
         input_scale: U starts uniform on ± this.
         learn_h0: train the state before the first step, which starts at zero.
         backend: ``auto``, ``native``, ``manual`` or ``naive``; see :func:`scornn.backends`.
@@ -133,6 +134,8 @@ class LinearMemory(OrthogonalRecurrentLayer):
     def reset(self, suffix: str) -> None:
         angle, sign, rho = self.tensor(f"angle_hh{suffix}"), self.tensor(f"sign_hh{suffix}"), self._rho_of(suffix)
         nn.init.uniform_(angle, 0, math.pi if self.start == "uniform" else math.pi / 2)
+        if self.start == "spaced":
+            angle.copy_((torch.arange(len(angle)) + 0.5) * (math.pi / max(len(angle), 1)))
         if self.start == "cayley":
             angle[len(angle) - rho // 2 :] += math.pi
         sign.fill_(1)

@@ -2,179 +2,257 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scornn.nn.checks import check_choice, check_sizes
-from scornn.nn.linear_memory import LinearMemory
+from scornn import ops
+from scornn.nn.base import RecurrentLayer, check_choice, check_sizes
+from scornn.nn.catalogue import model
+from scornn.nn.checks import full_precision
+from scornn.nn.linear_memory import STARTS, LinearMemory
+from scornn.nn.recurrent import States
+from scornn.ops.bank import Order
+from scornn.ops.bank_last import frames, last_state
+from scornn.ops.bank_scan import every_state
 
 
 class MemoryBlock(nn.Module):
-    r"""norm → linear memory → gated network → residual; a stack of them is :class:`MemoryNetwork`.
+    r"""norm → linear memory → gated network → residual, in one direction; :class:`MemoryBlocks` is a stack of them.
 
     .. math::
         h_t = R h_{t-1} + U\,\mathrm{norm}(x_t), \qquad (a_t, g_t) = W_1\,\mathrm{norm}(h_t) + c_1, \qquad
         y_t = x_t + W_2\,(\mathrm{gelu}(a_t) \odot σ(g_t)) + c_2
 
     All that is not linear is within a step, so that the memory runs without a loop, and steps given one by one make the
-    same numbers. The state grows with √t, which the second norm takes out.
+    same numbers. The state grows with √t, which the second norm takes out. Where ``input_size`` is not ``width``, as in
+    the first block of a network, the memory reads :math:`x_t` as it is, and :math:`E x_t` stands for it in the sum.
 
     Args:
-        width: size of x_t and y_t.
+        input_size: m of x_t.
         hidden_size: n, the state of the memory.
+        width: size of y_t.
         expand: a_t and g_t have ``expand`` · width numbers.
         dropout: of what the gate lets through.
+        stride: the state is read, and y made, at every so-many-th step alone.
+        top: whether y is normed too.
         start, backend: the memory's.
 
-    Inputs: x ``(T, B, width)`` and h_0 ``(B, n)``, zero if not given. With ``last=True`` y is that of the last step
-    alone, ``(B, width)``. Outputs: y and h_n ``(B, n)``.
-
     Example:
-        >>> y, h_n = MemoryBlock(8, 16)(torch.randn(5, 2, 8))
+        >>> y, h_n = MemoryBlock(8, 16, 8)(torch.randn(5, 2, 8), torch.zeros(2, 16))
         >>> y.shape, h_n.shape
         (torch.Size([5, 2, 8]), torch.Size([2, 16]))
     """
 
     def __init__(
         self,
-        width: int,
+        input_size: int,
         hidden_size: int,
+        width: int,
         *,
         expand: int = 2,
         dropout: float = 0.0,
+        stride: int = 1,
+        top: bool = False,
         start: str = "uniform",
         backend: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_sizes(width=width, hidden_size=hidden_size, expand=expand)
-        self.norm = nn.LayerNorm(width, device=device, dtype=dtype)
-        self.memory = LinearMemory(
-            width, hidden_size, device=device, dtype=dtype, start=start, backend=backend, input_scale=width**-0.5
-        )
-        self.state_norm = nn.LayerNorm(hidden_size, device=device, dtype=dtype)
-        self.gates = nn.Linear(hidden_size, 2 * expand * width, device=device, dtype=dtype)
+        check_sizes(input_size=input_size, hidden_size=hidden_size, width=width, expand=expand, stride=stride)
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
+        within = input_size == width
+        self.stride, self.backend = stride, backend
+        self.norm: nn.Module = nn.LayerNorm(width, **where) if within else nn.Identity()
+        self.enter: nn.Module = nn.Identity() if within else nn.Linear(input_size, width, bias=False, **where)
+        self.memory = LinearMemory(input_size, hidden_size, start=start, input_scale=input_size**-0.5, **where)
+        self.state_norm = nn.LayerNorm(hidden_size, **where)
+        self.gates = nn.Linear(hidden_size, 2 * expand * width, **where)
         self.dropout = nn.Dropout(dropout)
-        self.out = nn.Linear(expand * width, width, device=device, dtype=dtype)
+        self.out = nn.Linear(expand * width, width, **where)
+        self.top: nn.Module = nn.LayerNorm(width, **where) if top else nn.Identity()
 
-    def forward(self, x: Tensor, h0: Tensor | None = None, *, last: bool = False) -> tuple[Tensor, Tensor]:
-        hx = None if h0 is None else h0.unsqueeze(0)
-        states, h_n = self.memory(self.norm(x), hx, need_output=not last)
-        h_n = h_n.squeeze(0)
-        a, g = self.gates(self.state_norm(h_n if last else states)).chunk(2, -1)
-        y = self.out(self.dropout(F.gelu(a) * torch.sigmoid(g)))
-        return (x[-1] if last else x) + y, h_n
+    def reset_parameters(self) -> None:
+        for part in self.children():
+            if callable(reset := getattr(part, "reset_parameters", None)):
+                reset()
+
+    def forward(
+        self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None = None, reverse: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """x ``(T, B, m)``, or packed as rows, and h_0 ``(B, n)``: y and the last state."""
+        bank, U = self.memory.bank("_l0"), self.memory.input_matrix("_l0")
+        read = self.norm(x)
+        if self.stride > 1:
+            read, bank, U = frames(read, bank, U, self.stride)
+            x = x[self.stride - 1 :: self.stride]
+        states, h_n = every_state(read, h0, bank, U, None, batch_sizes, reverse, self.backend)
+        return self._compute(x, states), h_n
+
+    def last(
+        self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None = None, reverse: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """y of the last step alone, ``(B, width)``, and the last state."""
+        if self.backend != "auto":
+            y, h_n = self(x, h0, batch_sizes, reverse)
+            order = Order(y, batch_sizes, reverse)
+            return order.last_of(order.steps_of(y)), h_n
+        bank, U = self.memory.bank("_l0"), self.memory.input_matrix("_l0")
+        order = Order(x, batch_sizes, reverse)
+        h_n = last_state(self.norm(x), h0, bank, U, None, batch_sizes, reverse)
+        return self._compute(order.last_of(order.steps_of(x)), h_n), h_n
+
+    def _compute(self, x: Tensor, h: Tensor) -> Tensor:
+        a, g = self.gates(self.state_norm(h)).chunk(2, -1)
+        y: Tensor = self.top(self.enter(x) + self.out(self.dropout(F.gelu(a) * torch.sigmoid(g))))
+        return y
 
 
-class StreamState(NamedTuple):
-    """What a :class:`MemoryNetwork` carries from step to step."""
+@model(
+    "memory-blocks",
+    label="memory blocks",
+    colour=16,
+    marker="P",
+    summary="linear memories with gated networks between them",
+    equation="h' = Rh + U norm(x), y = x + W₂(gelu(a)⊙σ(g)), (a, g) = W₁ norm(h')",
+    source="beyond the paper: its network with the identity for σ, in blocks",
+)
+class MemoryBlocks(RecurrentLayer):
+    """A stack of :class:`MemoryBlock` with the contract of :class:`torch.nn.RNN`. Not the paper's network.
 
-    h: Tensor
-    """The states of the memories, ``(depth, B, n)``."""
-    total: Tensor
-    """The sum of the top block's outputs so far, ``(B, width)``."""
-    steps: int
-
-
-class MemoryNetwork(nn.Module):
-    """A whole network: a linear map to ``width``, ``depth`` blocks, and a linear head on what they give.
+    What recurs is linear, n/2 angles to a block; what is not linear lies between the memories, within a step
+    (``docs/linear.md``). The output is what the top block makes, normed; ``h_n`` holds the states of the memories.
 
     Args:
-        input_size, output_size: m and p.
-        width, hidden_size, expand, dropout, start, backend: as :class:`MemoryBlock`.
-        depth: how many blocks.
-        read: ``all`` steps, the ``last`` one, or the ``mean`` over the steps.
+        input_size: m.
+        hidden_size: n, the state of each memory.
+        num_layers: how many blocks.
+        bias: as torch.nn.RNN's; there is none in the recurrence, so it must be False.
+        dropout, bidirectional, batch_first: as torch.nn.RNN's.
+        width: size of what blocks hand on, and of the output. Default: n.
+        expand, start, backend: as :class:`MemoryBlock`.
+        gate_dropout: dropout inside the blocks.
+        stride: the first memory is read at every so-many-th step, and all above it runs on these steps alone: the
+            output has T / stride of them. For sequences of one length, a multiple of it, in one direction.
 
     Example:
-        >>> network = MemoryNetwork(1, 10, width=8, hidden_size=16, depth=2, read="mean")
-        >>> network(torch.randn(20, 3, 1)).shape
-        torch.Size([3, 10])
+        >>> layer = MemoryBlocks(1, 16, num_layers=2, width=8, stride=4)
+        >>> output, h_n = layer(torch.randn(20, 3, 1))
+        >>> output.shape, h_n.shape
+        (torch.Size([5, 3, 8]), torch.Size([2, 3, 16]))
     """
+
+    output_is_state = False
 
     def __init__(
         self,
         input_size: int,
-        output_size: int,
-        *,
-        width: int,
         hidden_size: int,
-        depth: int = 2,
-        read: Literal["all", "last", "mean"] = "last",
-        expand: int = 2,
+        num_layers: int = 1,
+        bias: bool = False,
+        batch_first: bool = False,
         dropout: float = 0.0,
-        start: str = "uniform",
-        backend: str = "auto",
+        bidirectional: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        *,
+        width: int | None = None,
+        expand: int = 2,
+        gate_dropout: float = 0.0,
+        stride: int = 1,
+        start: str = "uniform",
+        backend: str = "auto",
     ) -> None:
-        super().__init__()
-        check_sizes(input_size=input_size, output_size=output_size, depth=depth)
-        self.read = check_choice("read", read, ("all", "last", "mean"))
-        self.enter = nn.Linear(input_size, width, device=device, dtype=dtype)
-        self.blocks = nn.ModuleList(
-            MemoryBlock(
-                width,
-                hidden_size,
-                expand=expand,
-                dropout=dropout,
-                start=start,
-                backend=backend,
-                device=device,
-                dtype=dtype,
-            )
-            for _ in range(depth)
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        self.width = hidden_size if width is None else width
+        check_sizes(width=self.width, expand=expand, stride=stride)
+        if bias:
+            raise ValueError("MemoryBlocks has no bias in its recurrence: bias must be False, got True")
+        if not 0 <= gate_dropout < 1:
+            raise ValueError(f"gate_dropout must lie in [0, 1), got {gate_dropout!r}")
+        if stride > 1 and bidirectional:
+            raise ValueError(f"stride = {stride}: blocks in two directions read every step; stride must be 1")
+        self.expand, self.gate_dropout, self.stride = expand, float(gate_dropout), stride
+        self.start = check_choice("start", start, STARTS)
+        self.backend = check_choice("backend", backend, ops.BACKENDS)
+        self.build(device, dtype)
+
+    def make_parameters(
+        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
+    ) -> None:
+        block = MemoryBlock(
+            input_size,
+            self.hidden_size,
+            self.width,
+            expand=self.expand,
+            dropout=self.gate_dropout,
+            stride=self.stride if suffix == "_l0" else 1,
+            top=suffix in self._suffixes(self.num_layers - 1),
+            start=self.start,
+            backend=self.backend,
+            device=device,
+            dtype=dtype,
         )
-        self.norm = nn.LayerNorm(width, device=device, dtype=dtype)
-        self.head = nn.Linear(width, output_size, device=device, dtype=dtype)
+        self.add_module(f"block{suffix}", block)
 
-    def forward(self, inputs: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """``inputs (T, B, m)``, with padding after ``lengths`` steps where they are given.
+    def block(self, suffix: str) -> MemoryBlock:
+        return self.get_submodule(f"block{suffix}")  # type: ignore[return-value]
 
-        Returns ``(T, B, p)``, zero in the padding, or ``(B, p)``. What stands in the padding reaches nothing.
-        """
-        if lengths is not None:
-            lengths = lengths.to(inputs.device)
-            padding = (torch.arange(len(inputs), device=inputs.device).unsqueeze(1) >= lengths).unsqueeze(-1)
-            inputs = inputs.masked_fill(padding, 0)
-        x = self.enter(inputs)
-        alone = self.read == "last" and lengths is None
-        for k, block in enumerate(self.blocks):
-            x, _ = block(x, last=alone and k == len(self.blocks) - 1)
-        if alone:
-            return self._head(x)
-        if lengths is None:
-            return self._head(x) if self.read == "all" else self._head(x.mean(0))
-        if self.read == "last":
-            return self._head(x[lengths - 1, torch.arange(x.shape[1], device=x.device)])
-        if self.read == "all":
-            return self._head(x).masked_fill(padding, 0)
-        return self._head(x.masked_fill(padding, 0).sum(0) / lengths.unsqueeze(-1))
+    def reset(self, suffix: str) -> None:
+        self.block(suffix).reset_parameters()
 
-    def stream(self, inputs: Tensor, state: StreamState | None = None) -> tuple[Tensor, StreamState]:
-        """Steps ``(T, B, m)`` that follow those of ``state``: what would be read at each, ``(T, B, p)``, and the state.
+    @property
+    def output_size(self) -> int:
+        return self.width * self.num_directions
 
-        Example:
-            >>> network, x = MemoryNetwork(2, 3, width=4, hidden_size=6, read="mean"), torch.randn(9, 1, 2)
-            >>> first, state = network.stream(x[:5])
-            >>> second, state = network.stream(x[5:], state)
-            >>> torch.allclose(second[-1], network(x), atol=1e-5)
-            True
-        """
-        x = self.enter(inputs)
-        last = []
-        for k, block in enumerate(self.blocks):
-            x, h_n = block(x, None if state is None else state.h[k])
-            last.append(h_n)
-        total, steps = (torch.zeros_like(x[0]), 0) if state is None else (state.total, state.steps)
-        sums = total + x.cumsum(0)
-        if self.read == "mean":
-            x = sums / torch.arange(steps + 1, steps + len(x) + 1, device=x.device).view(-1, 1, 1)
-        return self._head(x), StreamState(torch.stack(last), sums[-1], steps + len(inputs))
-
-    def _head(self, x: Tensor) -> Tensor:
-        y: Tensor = self.head(self.norm(x))
+    def run(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, Tensor]:
+        if suffix == "_l0" and self.stride > 1 and (batch_sizes is not None or len(x) % self.stride):
+            found = "packed sequences" if batch_sizes is not None else f"{len(x)} steps"
+            raise RuntimeError(
+                f"MemoryBlocks with stride {self.stride} reads sequences of one length, a multiple of it; got {found}"
+            )
+        with full_precision(x):
+            y: tuple[Tensor, Tensor] = self.block(suffix)(x, h0, batch_sizes, reverse)
         return y
+
+    def _last_output(
+        self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None
+    ) -> tuple[Tensor, States]:
+        """Of the top block only the last step is made."""
+        below = self.num_layers - 1
+        top = below * self.num_directions
+        last: list[Tensor] = []
+        if below:
+            lower = None if states is None else (states[0][:top],)
+            x, (h_n,) = self._stack(x, lower, batch, batch_sizes, None, below)
+            last = list(h_n)
+        outputs = []
+        for direction, suffix in enumerate(self._suffixes(below)):
+            h0 = self.initial_state(suffix, batch, x) if states is None else states[0][top + direction]
+            with full_precision(x):
+                y, h = self.block(suffix).last(x, h0, batch_sizes, direction == 1)
+            outputs.append(y)
+            last.append(h)
+        return torch.cat(outputs, -1), (torch.stack(last),)
+
+    def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
+        return self._last_output(x, states, batch, batch_sizes)[1]
+
+    @torch.no_grad()
+    def orthogonality_error(self) -> float | None:
+        errors = (self.block(suffix).memory.orthogonality_error() for suffix in self.suffixes())
+        return max(error for error in errors if error is not None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("weight_hh") and (suffix := name.removeprefix("weight_hh")) in self.suffixes():
+            return self.block(suffix).memory.weight_hh_l0
+        return super().__getattr__(name)
+
+    def extra_repr(self) -> str:
+        text = super().extra_repr().replace(", bias=False", "")
+        return f"{text}, width={self.width}" + ("" if self.stride == 1 else f", stride={self.stride}")

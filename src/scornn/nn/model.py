@@ -29,10 +29,13 @@ class SequenceModel(nn.Module):
     Args:
         layer: any :class:`RecurrentLayer` with ``batch_first=False``.
         output_size: p.
-        read: ``all`` states, or the ``last`` state of each sequence.
-        width: None for the paper's linear head. A number makes it another network: a head of two layers with so many
-            units between them, GELU and dropout.
-        dropout: of the units between the head's two layers.
+        read: ``all`` states, the ``last`` state of each sequence, or the ``mean`` of its states (beyond the paper).
+        width: None for the paper's linear head. A number makes it another network: a head with hidden layers of so
+            many units, GELU and dropout.
+        depth: how many hidden layers such a head has.
+        norm: whether their sums are batch-normalised; not for a head on all states.
+        dropout: of the hidden units.
+        input_dropout: of the inputs.
 
     The head is Glorot-uniform with a zero bias, as in the authors' program.
 
@@ -46,14 +49,17 @@ class SequenceModel(nn.Module):
         self,
         layer: RecurrentLayer,
         output_size: int,
-        read: Literal["all", "last"] = "all",
+        read: Literal["all", "last", "mean"] = "all",
         *,
         width: int | None = None,
+        depth: int = 1,
+        norm: bool = False,
         dropout: float = 0.0,
+        input_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if read not in ("all", "last"):
-            raise ValueError(f'read must be "all" or "last", got {read!r}')
+        if read not in ("all", "last", "mean"):
+            raise ValueError(f'read must be "all", "last" or "mean", got {read!r}')
         if not isinstance(layer, RecurrentLayer):
             name = type(layer).__name__
             raise TypeError(f"layer must be one of scornn.nn, or derive from scornn.nn.RecurrentLayer; got {name}")
@@ -63,15 +69,21 @@ class SequenceModel(nn.Module):
                 "batch_first=False"
             )
         self.layer: Any = layer  # parameters and matrices are its attributes
-        self.read = read
+        if norm and read == "all":
+            raise ValueError("norm: a head on all states has no batch normalisation, which would mix their steps")
+        self.read, self.input_dropout = read, nn.Dropout(input_dropout)
         size = layer.readout_size
         make: dict[str, Any] = {"device": layer.like.device, "dtype": layer.like.dtype}
         self.head: nn.Linear | nn.Sequential
         if width is None:
             self.head = nn.Linear(size, output_size, **make)
         else:
-            inner, outer = nn.Linear(size, width, **make), nn.Linear(width, output_size, **make)
-            self.head = nn.Sequential(inner, nn.GELU(), nn.Dropout(dropout), outer)
+            hidden: list[nn.Module] = []
+            for k in range(depth):
+                hidden.append(nn.Linear(width if k else size, width, **make))
+                hidden += [nn.BatchNorm1d(width, **make)] if norm else []
+                hidden += [nn.GELU(), nn.Dropout(dropout)]
+            self.head = nn.Sequential(*hidden, nn.Linear(width, output_size, **make))
         for linear in (module for module in self.head.modules() if isinstance(module, nn.Linear)):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
@@ -79,19 +91,24 @@ class SequenceModel(nn.Module):
     def forward(self, inputs: Any, lengths: Tensor | None = None) -> Any:
         """``inputs (T, B, m)``, with padding after ``lengths`` steps where they are given; or a ``PackedSequence``.
 
-        Returns ``(T, B, p)``, zero in the padding, or ``(B, p)`` when only the last state is read. What stands in the
-        padding of the inputs reaches neither the output nor the gradient. Of packed inputs every output is packed too.
+        Returns ``(T, B, p)``, zero in the padding, or ``(B, p)`` when the last state or the mean is read. What stands
+        in the padding of the inputs reaches neither the output nor the gradient. Of packed inputs every output is
+        packed too.
         """
         if isinstance(inputs, PackedSequence) and lengths is not None:
             raise ValueError("a PackedSequence has its own lengths; give lengths with padded inputs only")
+        if self.input_dropout.p and self.training:
+            dropped = self.input_dropout
+            packed = isinstance(inputs, PackedSequence)
+            inputs = inputs._replace(data=dropped(inputs.data)) if packed else dropped(inputs)
         sequence: Any = inputs
         if lengths is not None:
             _check_lengths(inputs, lengths)
             if self.layer.slow_when_packed(inputs):
                 return self._on_padding(inputs, lengths)
             sequence = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
-        if self.read == "last":
-            h = self._last(self.layer(sequence, need_output=_has_hooks(self.layer))[1])  # hooks may read the output
+        if self.read != "all":
+            h = self._last(sequence) if self.read == "last" else self._mean(sequence)
             y: Tensor = self.head(self.layer.readout(h))
             return y
         every = self._every_state(sequence)
@@ -123,10 +140,25 @@ class SequenceModel(nn.Module):
         if self.read == "all":
             every: Tensor = self.head(output).masked_fill(padding, 0)
             return every
+        if self.read == "mean":
+            mean: Tensor = self.head(output.masked_fill(padding, 0).sum(0) / lengths.to(output.device).unsqueeze(-1))
+            return mean
         last: Tensor = self.head(output[lengths - 1, torch.arange(len(lengths))])
         return last
 
-    def _last(self, state: Tensor | tuple[Tensor, Tensor]) -> Tensor:
-        """The last state of the top layer, ``(B, output_size)``: both directions side by side."""
+    def _last(self, sequence: Any) -> Tensor:
+        """What the top layer gives at its last step, ``(B, output_size)``: both directions side by side."""
+        if not (_has_hooks(self.layer) and self.layer.output_is_state):
+            last: Tensor = self.layer(sequence, need_output="last")[0]
+            return last
+        state = self.layer(sequence, need_output=True)[1]  # hooks may read the output
         h_n = state[0] if isinstance(state, tuple) else state
         return torch.cat(tuple(h_n[-self.layer.num_directions :]), -1)
+
+    def _mean(self, sequence: Any) -> Tensor:
+        """The mean of the outputs over the steps of each sequence, ``(B, output_size)``."""
+        output = self.layer(sequence)[0]
+        padded, lengths = pad_packed_sequence(output) if isinstance(output, PackedSequence) else (output, None)
+        count = len(padded) if lengths is None else lengths.to(padded.device).unsqueeze(-1)
+        mean: Tensor = padded.sum(0) / count
+        return mean

@@ -39,6 +39,18 @@ def last_state(
     return h if b is None else h + _sum_of_powers(bank, b, order, powers)
 
 
+def frames(x: Tensor, bank: Bank, U: Tensor, size: int) -> tuple[Tensor, Bank, Tensor]:
+    """Steps ``(T, B, m)`` as ``(T / size, B, size · m)``, and the bank and input matrix whose states are every size-th.
+
+    h_{t+S} = Rˢ h_t + [R^{S−1}U … RU U] x_{t+1 … t+S}: one turn by S·θ.
+    """
+    batch, m = x.shape[1:]
+    steps = x.unflatten(0, (-1, size)).transpose(1, 2).reshape(-1, batch, size * m)
+    columns = bank.real(bank.powers(0, size).flip(0).unsqueeze(1) * bank.complex(U.mT)).flatten(0, 1)
+    angle = (bank.angle.double() * size).remainder(2 * torch.pi).to(bank.angle.dtype)
+    return steps, Bank(angle, bank.sign**size), columns.mT.contiguous()
+
+
 def _rows(steps: Tensor) -> Tensor:
     """``(S, B, m)`` as ``(B, S · m)``."""
     return steps.transpose(0, 1).flatten(1)

@@ -28,22 +28,30 @@ _FRACTION = re.compile(r"(?P<times>\d*)\s*n(?:\s*/\s*(?P<by>[1-9]\d*))?")
 
 
 class ReadoutConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A readout of two layers, ``width`` units with a GELU between them, in place of the paper's linear one."""
+    """A readout with ``depth`` hidden layers of ``width`` units with GELU, in place of the paper's linear one.
+
+    With ``norm`` they are batch-normalised, for tasks that are read once.
+    """
 
     width: Annotated[int, Meta(ge=1, le=1 << 20)]
+    depth: Annotated[int, Meta(ge=1, le=100)] | None = None
+    norm: bool | None = None
     dropout: Annotated[float, Meta(ge=0, lt=1)] = 0.0
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which layer, its state size n, and its keyword arguments (``rho``, ``num_layers``, ``dropout``, …).
 
-    The ``readout`` is linear, as in the paper, unless it is given.
+    The ``readout`` is linear, as in the paper, unless it is given. ``read`` = "mean" reads the mean of all outputs
+    where the task reads the last one. ``input_dropout`` is that of the inputs in training.
     """
 
     name: str
     hidden: Annotated[int, Meta(ge=1, le=1 << 20)]
     options: dict[str, bool | int | float | str] = {}
     readout: ReadoutConfig | None = None
+    read: Literal["mean"] | None = None
+    input_dropout: Annotated[float, Meta(gt=0, lt=1)] | None = None
 
 
 class StepRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

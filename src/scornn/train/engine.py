@@ -58,7 +58,12 @@ def build_model(config: Config, task: Task, network: type[SequenceModel] = Seque
     except (ValueError, TypeError) as error:
         raise UsageError(f"model.name = {model.name}, model.options = {model.options}: {error}") from None
     readout: dict[str, Any] = {} if model.readout is None else msgspec.structs.asdict(model.readout)
-    return network(layer, task.output_size, read=task.read, **readout)
+    if task.read == "all" and (model.read == "mean" or readout.get("norm")):
+        key = "model.read = mean" if model.read else "model.readout.norm = true"
+        raise UsageError(f"{key}: {task.name} has a target at every step, so every output is read by itself")
+    readout["input_dropout"] = model.input_dropout
+    given = {key: value for key, value in readout.items() if value is not None}
+    return network(layer, task.output_size, read=model.read or task.read, **given)
 
 
 _NOT_OPTIONS = {"input_size", "hidden_size", "batch_first", "device", "dtype", "backend"}

@@ -1,0 +1,99 @@
+"""Blocks on the command line: read last, as a mean or at every step, stopped and resumed, exported, refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import scornn
+from scornn.cli import main
+from scornn.tasks import make
+from scornn.train import config as configs
+from scornn.train.distributed import World
+from scornn.train.engine import Engine
+
+TINY = [
+    "--model",
+    "memory-blocks",
+    "--hidden",
+    "6",
+    "--length",
+    "8",
+    "--threads",
+    "1",
+    "--tensorboard",
+    "off",
+    "--quiet",
+]
+TINY += ["--set", "task.train_size=40", "--set", "task.test_size=20", "--set", "model.options.num_layers=2"]
+NORM = ["model.readout.width=5", "model.readout.depth=2", "model.readout.norm=true", "model.readout.dropout=0.2"]
+
+
+def train(task: str, out: Path, *options: str, steps: int = 4) -> int:
+    sets = [argument for option in options for argument in ("--set", option)]
+    return main(["train", task, *TINY, "--iterations", str(steps), *sets, "--out", str(out)])
+
+
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [
+        ("copying", ["model.options.width=4"]),
+        ("adding", [*NORM, "model.input_dropout=0.1", "model.options.gate_dropout=0.1"]),
+        ("adding", ["model.read=mean", "model.options.stride=4"]),
+    ],
+    ids=["every step", "last", "mean"],
+)
+def test_trains_resumes_and_is_exported(task: str, options: list[str], tmp_path: Path) -> None:
+    straight, stopped, file = tmp_path / "straight", tmp_path / "stopped", tmp_path / "weights.safetensors"
+    assert train(task, straight, *options) == 0
+    assert train(task, stopped, *options, steps=2) == 0
+    assert main(["resume", str(stopped), "--iterations", "4", "--quiet", "--tensorboard", "off"]) == 0
+    networks = [scornn.load(path) for path in (straight, stopped)]
+    for ours, expected in zip(networks[1].state_dict().values(), networks[0].state_dict().values(), strict=True):
+        assert torch.equal(ours, expected)
+    assert main(["export", str(straight), "--to", "safetensors", "--out", str(file)]) == 0
+    x = torch.randn(8, 3, networks[0].task.input_size)
+    assert torch.equal(scornn.load(file)(x), networks[0](x))
+
+
+def test_there_is_no_onnx_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("adding", tmp_path / "run", steps=1) == 0
+    assert main(["export", str(tmp_path / "run"), "--to", "onnx", "--out", str(tmp_path / "a.onnx")]) == 2
+    assert "a MemoryBlocks cannot be frozen" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["model.read=mean", "model.readout={ width = 4, norm = true }"])
+def test_a_target_at_every_step_is_read_by_itself(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("copying", tmp_path / "run", option) == 2
+    assert "has a target at every step" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_weight_decay_is_on_everything_but_the_angles() -> None:
+    """With a gradient of nothing AdamW shrinks what decays, and moves nothing else."""
+    table: dict[str, Any] = {
+        "task": {"name": "adding", "length": 6, "train_size": 4, "test_size": 4},
+        "model": {"name": "memory-blocks", "hidden": 6, "options": {"num_layers": 2}},
+        "optimizer": {
+            "rest": {"kind": "adamw", "lr": 0.5, "weight_decay": 0.1},
+            "recurrent": {"kind": "adam", "lr": 0.5},
+        },
+        "steps": 1,
+        "threads": 1,
+    }
+    config = configs.build(table)
+    engine = Engine(config, make(config.task, 1), World(device="cpu"))
+    before = {name: p.detach().clone() for name, p in engine.model.named_parameters()}
+    for parameter in engine.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    for optimizer in engine.optimizers.values():
+        optimizer.step()
+    angles = [name for name in before if "angle_hh" in name]
+    assert len(angles) == 2
+    for name, parameter in engine.model.named_parameters():
+        torch.testing.assert_close(parameter.detach(), before[name] * (1 if name in angles else 0.95))
