@@ -1,6 +1,7 @@
 """Reproduce tables and figures of the paper, and set them beside what was published.
 
-ITEM is fig-copying, fig-adding, table-mnist, table-timit, fig-orthogonality, fig-gradients, table-timing or all.
+ITEM is fig-copying, fig-adding, table-mnist, table-timit, fig-orthogonality, fig-gradients, table-timing,
+search-copying or all.
 Interrupted, the same command goes on where it stopped; what is finished is not run again. OUT then holds page.html,
 numbers.csv and .json, curves.csv and figures/, and the runs themselves.
 
@@ -25,12 +26,17 @@ Examples:
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from scornn.cli._options import absolute, flag, option, parse, waiting, write_page
 from scornn.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from scornn.paper.items import Item
+    from scornn.paper.reproduce import Request
+    from scornn.report.page import Section
 
 _README = Path("README.md")
 
@@ -98,7 +104,11 @@ def _reproduce(flags: Flags) -> int:
         quiet=flags.quiet,
     )
     outcome = reproduce(items, request)
-    write(collect(out), out, [ITEMS[name] for name in outcome.items])
+    for item in items:
+        if item.kind == "search" and not outcome.signal and not request.only:
+            outcome.signal = _search(item, request, outcome.missing, alone=len(items) == 1)
+    shown = [ITEMS[name] for name in outcome.items]
+    write(collect(out), out, shown, _searches(out))
     if not flags.quiet:
         print(f"see: {out / 'page.html'}")
     if outcome.signal:
@@ -110,6 +120,29 @@ def _reproduce(flags: Flags) -> int:
     return 0
 
 
+def _search(item: "Item", request: "Request", missing: dict[str, str], *, alone: bool) -> int:
+    """Among others, an item that needs what is not installed is missing, and no more than that."""
+    from scornn.sweep import search
+    from scornn.sweep.storage import require_optuna
+
+    try:
+        require_optuna()
+    except UsageError as error:
+        if alone:
+            raise
+        missing[item.name] = str(error)
+        print(f"{item.name}: missing: {error}")
+        return 0
+    return search.run(item, request)
+
+
+def _searches(directory: Path) -> dict[str, list["Section"]]:
+    from scornn.paper.items import ITEMS
+    from scornn.sweep import search
+
+    return {name: search.sections(item, directory) for name, item in ITEMS.items() if item.kind == "search"}
+
+
 def _advice(flags: Flags) -> str:
     if flags.item == "table-timit" and flags.corpus is None:
         return ". TIMIT is licensed (LDC93S1); with --corpus iban or folder it runs on open speech, labelled as such"
@@ -118,9 +151,11 @@ def _advice(flags: Flags) -> str:
 
 def _record(flags: Flags) -> int:
     from scornn.paper.record import record
+    from scornn.sweep.record import add
 
-    results = Path(flags.out or "results")
-    for path in record([Path(run) for run in flags.runs], results, _README):
+    results, given = Path(flags.out or "results"), [Path(run) for run in flags.runs]
+    sweeps = [file for path in given for file in add(path, results)]
+    for path in (*sweeps, *record(given, results, _README)):
         print(path)
     return 0
 
@@ -130,6 +165,6 @@ def _page(flags: Flags) -> int:
         from scornn.paper.page import render
         from scornn.paper.results import collect
 
-        text = render(collect(Path(flags.source)))
+        text = render(collect(Path(flags.source)), searches=_searches(Path(flags.source)))
     write_page(flags.out or "page.html", text)
     return 0

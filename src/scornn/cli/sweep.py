@@ -19,7 +19,7 @@ journal file on a shared directory or a database such as postgresql://me@host/sw
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -103,37 +103,28 @@ def _start(argv: list[str]) -> int:
 
     from scornn.paper.presets import resolve
     from scornn.sweep import plan as plans
-    from scornn.sweep import space
     from scornn.sweep.program import start
     from scornn.sweep.rho import settle
     from scornn.sweep.storage import require_optuna
-    from scornn.train.config import to_table
     from scornn.train.run import label
-    from scornn.train.validate import convert
 
     require_optuna()
     settings, chosen = settle(train.settings(flags))
     threads = settings.pop("threads", None)
     config, origin = resolve(settings)
-    axes = space.parse(flags.over, to_table(config))
-    sampler = flags.sampler or ("grid" if all(axis.choices for axis in axes) else "tpe")
-    trials = flags.trials or (len(space.grid(axes)) if sampler == "grid" else plans.SAMPLED_TRIALS)
     out = Path(flags.out or f"sweeps/{label(config).removesuffix(f'-s{config.seed}')}")
-    table: dict[str, Any] = {
-        "settings": settings,
-        "over": flags.over,
-        "trials": trials,
-        "sampler": sampler,
-        "prune": flags.prune,
-        "weights": flags.weights,
-        "seed": config.seed,
-        "objective": plans.objective(settings),
-        "study": flags.study or out.resolve().name,
-        "storage": _where(flags.storage) or plans.JOURNAL,
-        "jobs": flags.jobs,
-        "threads": threads,
-    }
-    plan = convert(table, plans.Plan)
+    plan = plans.make(
+        settings,
+        flags.over,
+        trials=flags.trials,
+        sampler=flags.sampler,
+        prune=flags.prune,
+        weights=flags.weights,
+        study=flags.study or out.resolve().name,
+        storage=_where(flags.storage) or plans.JOURNAL,
+        jobs=flags.jobs,
+        threads=threads,
+    )
     if not flags.quiet:
         print(*map(filled, filter(None, (chosen, origin))), sep="\n", flush=True)
     return _finish(start(plan, out, quiet=flags.quiet, tensorboard=wanted(flags.tensorboard)), flags.quiet)

@@ -182,12 +182,13 @@ def summary(results: Results) -> str:
         "# Results",
         "",
         "Made by `scornn reproduce record`; nothing here is typed in. `scornn reproduce page --from results` makes the",
-        "page that sets these runs beside the paper, `scornn report results` one about the runs themselves. Of long",
-        "runs `metrics.jsonl` has every evaluation and each k-th training line, so that it stays under 200 kB.",
+        "page that sets these runs beside the paper, `scornn report results` one about the runs themselves, and",
+        "`scornn sweep report results/sweeps/NAME.json` one about a sweep. Of long runs `metrics.jsonl` has every",
+        "evaluation and each k-th training line, so that it stays under 200 kB.",
         "",
     ]
     runs = [(name, run) for name, of in results.runs.items() for run in of] + [("", run) for run in results.others]
-    if not runs and not results.timings:
+    if not runs and not results.timings and not results.sweeps:
         return "\n".join([*lines, _NO_WORD, ""])
     if runs:
         lines += ["| run | preset | best | averaged | steps | time | machine | code |", "|---" * 8 + "|"]
@@ -206,6 +207,14 @@ def summary(results: Results) -> str:
         machine = str(mapping(timed.get("machine")).get("processor", ""))
         step, steps = number(timed["seconds_per_step"]), number(timed["steps"])
         lines.append(f"| [{name}](timing/{name}.json) | {step} | {steps} | {machine} |")
+    if results.sweeps:
+        lines += ["", "| sweep | trials | over | best |", "|---|---|---|---|"]
+    for name, sweep in results.sweeps.items():
+        metric, goal, split = sweep["plan"]["objective"]
+        values = [trial["value"] for trial in sweep["trials"] if trial["value"] is not None]
+        best = f"{split} {metric_words(metric, '')} {number((max if goal == 'max' else min)(values, default=None))}"
+        over = "; ".join(sweep["plan"]["over"])
+        lines.append(f"| [{name}](sweeps/{name}.json) | {len(sweep['trials'])} | {over} | {best} |")
     return "\n".join([*lines, ""])
 
 
@@ -215,7 +224,7 @@ def files_of(path: Path) -> tuple[list[Path], list[Path]]:
         return [path], []
     runs = sorted(p.parent for p in path.glob("runs/*/summary.json"))
     timings = sorted(path.glob("timing/*.json"))
-    if not runs and not timings:
+    if not runs and not timings and not [*path.glob("sweep.json"), *path.glob("sweeps/*/sweep.json")]:
         raise DataError(f"{path}: expected a run directory, or the --out of `scornn reproduce` with runs in it")
     return runs, timings
 

@@ -78,7 +78,7 @@ class _Job:
 def reproduce(items: list[Item], request: Request) -> Outcome:
     """Run everything that the items need and that is not there yet."""
     jobs = _jobs(items, request)
-    plan = _open_plan(request, items)
+    plan = open_plan(request, items)
     outcome = Outcome(plan["items"])
     absent: dict[str, str] = {}
     with Overview(", ".join(i.name for i in items), len(jobs), request.quiet) as overview:
@@ -162,7 +162,7 @@ def _train(job: _Job, request: Request, plan: dict[str, Any], overview: Overview
         _check_same(config, there, path)
         wanted = config
         if job.seconds is not None:
-            wanted = _limited(job, job.seconds, plan, request)
+            wanted = limited(job.preset.name, config, job.seconds, plan, request)
         summary = _read(path / "summary.json")
         if summary.get("finished") is True and _reached(summary, wanted):
             word, signal = "already there", 0
@@ -178,7 +178,7 @@ def _train(job: _Job, request: Request, plan: dict[str, Any], overview: Overview
             word, signal = _said(result), result.signal
     else:
         if job.seconds is not None:
-            config = _limited(job, job.seconds, plan, request)
+            config = limited(job.preset.name, config, job.seconds, plan, request)
         result = program.start(config, path, tensorboard=False, display=overview.display)
         word, signal = _said(result), result.signal
     if not signal:
@@ -223,15 +223,15 @@ def _check_same(config: Config, there: Config, path: Path) -> None:
         raise UsageError(f"{path} holds a run of other settings than {config.name} has now: choose another --out")
 
 
-def _limited(job: _Job, seconds: float, plan: dict[str, Any], request: Request) -> Config:
+def limited(name: str, config: Config, seconds: float, plan: dict[str, Any], request: Request) -> Config:
     """The config cut to its time. What steps cost is measured once and kept, so the same command has one meaning."""
-    task = tasks.make(job.config.task, job.config.seed, request.data)
-    planned = job.config.steps or (job.config.epochs or 0) * task.num_batches("train")
-    if job.preset.name not in plan["costs"]:
-        plan["costs"][job.preset.name] = msgspec.to_builtins(_cost(job.config, task))
+    task = tasks.make(config.task, config.seed, request.data)
+    planned = config.steps or (config.epochs or 0) * task.num_batches("train")
+    if name not in plan["costs"]:
+        plan["costs"][name] = msgspec.to_builtins(_cost(config, task))
         durable.write_json(request.out / "plan.json", plan)
-    cost = msgspec.convert(plan["costs"][job.preset.name], Cost)
-    return within(job.config, seconds, cost, planned)
+    cost = msgspec.convert(plan["costs"][name], Cost)
+    return within(config, seconds, cost, planned)
 
 
 def _cost(config: Config, task: tasks.Task) -> Cost:
@@ -264,7 +264,7 @@ def _time(job: _Job, request: Request, plan: dict[str, Any], overview: Overview)
     return f"{measured['seconds_per_step']:.3g} s a step, {measured['steps']} timed", 0
 
 
-def _open_plan(request: Request, items: list[Item]) -> dict[str, Any]:
+def open_plan(request: Request, items: list[Item]) -> dict[str, Any]:
     """The plan of a directory, whose runs are all of one scale."""
     durable.make_directory(request.out / "runs")
     plan = _read(request.out / "plan.json") or {"scale": request.scale, "costs": {}}

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,8 @@ class Results:
     missing: dict[str, str]
     remarks: dict[str, str]
     others: list[Run]
+    sweeps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Records of sweeps by name, as they stand in their files."""
 
     def numbers(self, item: Item, *, beyond: bool = False) -> list[Number]:
         """Every measure of every row of an item, in order, those without a value too; or of the rows beyond it."""
@@ -167,7 +169,7 @@ def collect(directory: Path) -> Results:
     if not directory.is_dir():
         raise DataError(f"{directory}: expected a directory of results, found nothing")
     try:
-        found = [read(path) for path in find([directory])]
+        found = [read(path) for path in find([directory]) if path.relative_to(directory).parts[:1] != ("sweeps",)]
     except DataError:
         found = []
     by_preset: dict[str, list[Run]] = {}
@@ -187,7 +189,8 @@ def collect(directory: Path) -> Results:
             timings[str(timed["preset"])] = timed
     remarks = {str(k): str(v) for k, v in read_json(directory / "remarks.json").items()}
     missing = {str(k): str(v) for k, v in read_json(directory / "missing.json").items()}
-    return Results(in_order, timings, missing, remarks, others)
+    sweeps = {path.stem: read_json(path) for path in sorted(directory.glob("sweeps/*.json"))}
+    return Results(in_order, timings, missing, remarks, others, sweeps)
 
 
 def label(preset: Preset, hidden: int | None = None) -> str:

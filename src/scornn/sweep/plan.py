@@ -1,6 +1,6 @@
 """A sweep as it was asked for: ``sweep.json``, and the config of each of its trials."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -11,7 +11,7 @@ from scornn import durable, tasks
 from scornn.errors import ScornnError, UsageError
 from scornn.paper.presets import resolve
 from scornn.sweep import rho
-from scornn.sweep.space import Axis, Value, parse
+from scornn.sweep.space import Axis, Value, grid, parse
 from scornn.train.config import Config, to_table
 from scornn.train.distributed import World, default_threads
 from scornn.train.engine import Engine, Weights, build_model
@@ -66,6 +66,16 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     storage: str = JOURNAL
     jobs: Annotated[int, Meta(ge=1, le=1024)] = 1
     threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
+
+
+def make(settings: Table, over: Sequence[str], **given: Any) -> Plan:
+    """A plan from what was given; where nothing is, the sampler, the total, the seed and the objective follow."""
+    base = resolve(settings)[0]
+    varied = parse(over, to_table(base))
+    sampler = given.get("sampler") or ("grid" if all(axis.choices for axis in varied) else "tpe")
+    trials = given.get("trials") or (len(grid(varied)) if sampler == "grid" else SAMPLED_TRIALS)
+    own = {"settings": settings, "over": over, "seed": base.seed, "objective": objective(settings)}
+    return convert({**given, **own, "sampler": sampler, "trials": trials}, Plan)
 
 
 def load(directory: Path) -> Plan:

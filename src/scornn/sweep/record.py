@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
+from scornn import durable
 from scornn.errors import DataError, UsageError
-from scornn.report.runs import Run, Series, mapping
+from scornn.report.runs import Run, Series, mapping, read_object
 from scornn.report.runs import read as read_run
 from scornn.report.settings import differing
-from scornn.sweep.plan import JOURNAL, Plan, axes
+from scornn.sweep.plan import FILE, JOURNAL, Plan, axes
+from scornn.sweep.program import open_sweep
 from scornn.sweep.space import Value
 from scornn.sweep.study import Trials
 from scornn.train.tables import read as read_table
@@ -97,6 +99,22 @@ def to_json(record: Record) -> str:
     rows = ",\n".join("  " + msgspec.json.encode(trial).decode() for trial in table.pop("trials"))
     head = msgspec.json.format(msgspec.json.encode(table), indent=2).decode().removesuffix("\n}")
     return f'{head},\n  "trials": [\n{rows}\n  ]\n}}\n'
+
+
+def add(path: Path, results: Path) -> list[Path]:
+    """Keep a sweep, or those in the ``OUT`` of `scornn reproduce`, as ``results/sweeps/NAME.json``."""
+    found = [path] if (path / FILE).is_file() else sorted(file.parent for file in path.glob(f"sweeps/*/{FILE}"))
+    if found and read_object(path / "plan.json", []).get("scale") == "smoke":
+        raise UsageError(f"{path} holds sweeps of the scale smoke: they are no result")
+    written = []
+    for directory in found:
+        record = of(open_sweep(directory))
+        ended = tuple(trial for trial in record.trials if trial.state != "running")
+        if not record.best():
+            raise UsageError(f"{directory}: no trial has come to its end yet")
+        written.append(durable.make_directory(results / "sweeps") / f"{directory.resolve().name}.json")
+        durable.write_text(written[-1], to_json(msgspec.structs.replace(record, trials=ended)))
+    return written
 
 
 def read(path: Path) -> Record:
