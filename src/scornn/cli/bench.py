@@ -5,13 +5,15 @@ the shortest time of each counts: the three backends of the operator, torch.nn.R
 with the same number of parameters. `--quick` takes a quarter of the steps of long sequences and the fewest rounds.
 
 `--training` times whole training steps and says what share of them is not the recurrence; `--models` times a step of
-every model at the shape of pixel MNIST. Both need the MNIST files.
+every model at the shape of pixel MNIST. Both need the MNIST files. `--linear` times the linear memory against the
+modReLU loop of the same size.
 
 Examples:
     scornn bench --quick
     scornn bench --shape copying --json
     scornn bench --training --data DIR
     scornn bench --models --model lstm
+    scornn bench --linear --markdown
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ class Flags:
     markdown: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Print the tables as Markdown.")] = False
     training: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Time whole training steps of the program.")] = False
     models: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Time a training step of every model.")] = False
+    linear: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Time the linear memory against the loop.")] = False
     model: Annotated[str | None, option("NAME", "With --models: this model alone.")] = None
     data: Annotated[Path | None, option("DIR", "Where the MNIST files are, for --training and --models.")] = None
     shape: Annotated[str | None, option("NAME", "Measure this shape alone.")] = None
@@ -59,6 +62,8 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"unknown shape {flags.shape!r}; the shapes are {', '.join(names)}")
     if flags.threads:
         torch.set_num_threads(flags.threads)
+    if flags.linear:
+        return _linear(flags)
     if flags.training or flags.models:
         return _program(flags)
     report = _measure(flags, [shape for shape in bench.SHAPES if flags.shape in (None, shape.name)])
@@ -66,6 +71,22 @@ def main(argv: list[str]) -> int:
         print(json.dumps(report, indent=2))
     else:
         _show(report, flags.markdown)
+    return 0
+
+
+def _linear(flags: Flags) -> int:
+    from rich.console import Console
+
+    from scornn.analysis import bench_linear
+
+    with Console(stderr=True).status("linear memory") as status:
+        report = bench_linear.measure(flags.rounds or (5 if flags.quick else 15), status.update)
+    if flags.json:
+        print(json.dumps(report, indent=2))
+        return 0
+    _table(bench_linear.rows(report), flags.markdown)
+    print()
+    _table(bench_linear.growth_rows(report), flags.markdown)
     return 0
 
 
