@@ -18,7 +18,7 @@ from torch.nn.utils.fusion import fuse_linear_bn_eval
 from scornn import ops
 from scornn.errors import UsageError
 from scornn.nn import GORU, DenseRecurrentLayer, SequenceModel
-from scornn.ops import lstm, native
+from scornn.ops import gated, native
 from scornn.ops.activations import ACTIVATIONS
 
 _TENSORS = ("W", "U", "b", "h0", "b_hh")
@@ -118,7 +118,7 @@ class Frozen(nn.Module):
             return ops.recurrence(x, state[0], of.W, of.U, of.b, activation=of.kind, reverse=of.reverse)
         if not self.plain and of.kind == "lstm" and native.unavailable() is None and x.device.type == "cpu":
             h, c = state
-            return lstm.kernel(x, h, c, of.W, of.U, of.b, None, of.reverse)
+            return gated.kernel(x, h, of.W, of.U, of.b, "lstm", None, of.reverse, c0=c)
         from torch._higher_order_ops.scan import scan
 
         # One array of carried states: an operator of several results would leave their order to the exporter.

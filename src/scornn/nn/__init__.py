@@ -8,8 +8,7 @@ from scornn.nn.base import DenseRecurrentLayer, OrthogonalRecurrentLayer, Recurr
 from scornn.nn.catalogue import MODELS, build, parameter_count
 from scornn.nn.scornn import ScoRNN, ScoRNNCell
 from scornn.nn.rnn import IRNN, RNN
-from scornn.nn.lstm import LSTM
-from scornn.nn.gru import GRU
+from scornn.nn.gates import GRU, LSTM
 from scornn.nn.urnn import URNN
 from scornn.nn.full_urnn import FullURNN
 from scornn.nn.eurnn import EURNN

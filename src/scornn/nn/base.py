@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import parametrize
 
 from scornn import ops
@@ -51,15 +51,9 @@ class RecurrentMatrix(Recurrent):
     def bias_name(self, suffix: str) -> str:
         return f"bias{suffix}"
 
-    def make_parameters(
-        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
-    ) -> None:
-        shapes: dict[str, tuple[int, ...]] = {f"weight_ih{suffix}": (self.state_size, input_size)}
-        shapes |= {f"{name}{suffix}": shape for name, shape in self.recurrent_shapes().items()}
-        if self.bias:
-            shapes[self.bias_name(suffix)] = (self.hidden_size,)
-        for name, shape in shapes.items():
-            self.register_parameter(name, nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
+    def parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
+        bias: dict[str, tuple[int, ...]] = {self.bias_name(""): (self.hidden_size,)} if self.bias else {}
+        return {"weight_ih": (self.state_size, input_size), **self.recurrent_shapes(), **bias}
 
     def recurrent_parameter_names(self) -> list[str]:
         names = [f"{name}{suffix}" for suffix in self.suffixes() for name in self.recurrent_shapes()]

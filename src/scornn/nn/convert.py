@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -38,20 +40,13 @@ def convert(layer: nn.Module, model: str = "scornn") -> ScoRNN:
             f"convert: {name} has the nonlinearity {layer.activation}; ScoRNN has {', '.join(NONLINEARITIES)}"
         )
     weight = layer.tensor("weight_ih_l0")
-    made = ScoRNN(
-        layer.input_size,
-        layer.hidden_size,
-        layer.num_layers,
-        layer.activation,
-        layer.bias,
-        layer.batch_first,
-        layer.dropout,
-        layer.bidirectional,
-        weight.device,
-        weight.dtype,
-        learn_h0=layer.learn_h0,
-        backend=layer.backend,
-    )
+    more: dict[str, Any] = {
+        "device": weight.device,
+        "dtype": weight.dtype,
+        "learn_h0": layer.learn_h0,
+        "backend": layer.backend,
+    }
+    made = ScoRNN(**layer.settings(), nonlinearity=layer.activation, **more)
     for suffix in layer.suffixes():
         made.set_recurrent_matrix(suffix, layer.recurrent_matrix(suffix))
         for kept in ["weight_ih"] + ["bias"] * layer.bias + ["h0"] * layer.learn_h0:

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from scornn.nn.base import check_choice, precise
+from scornn.nn.base import DenseRecurrentLayer, check_choice, precise
 from scornn.nn.catalogue import model
 from scornn.nn.unitary import UnitaryRecurrentLayer
 from scornn.ops import rotations
@@ -91,7 +91,8 @@ class EURNN(UnitaryRecurrentLayer):
         learn_h0: bool = False,
         backend: str = "auto",
     ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        size = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        DenseRecurrentLayer.__init__(self, *size)  # real ones have other nonlinearities than the unitary models
         check_choice("nonlinearity", nonlinearity, ("modrelu",) if complex else ("modrelu", "identity"))
         check_rotations(hidden_size, style, capacity)
         self.nonlinearity, self.complex, self.units_per_state = nonlinearity, complex, 2 if complex else 1

@@ -147,29 +147,13 @@ class DTriv(ExpRNN):
         whole = isinstance(rebase_every, int) and not isinstance(rebase_every, bool)
         if rebase_every is not None and not (whole and rebase_every >= 1):
             raise ValueError(f"rebase_every must be an integer of at least 1, or None; got {rebase_every!r}")
-        super().__init__(
-            input_size,
-            hidden_size,
-            num_layers,
-            nonlinearity,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            start=start,
-            backend=backend,
-        )
+        size = (input_size, hidden_size, num_layers, nonlinearity, bias, batch_first, dropout, bidirectional)
+        super().__init__(*size, device, dtype, start=start, backend=backend)
         self.rebase_every = rebase_every
         self.register_buffer("forwards", torch.zeros((), dtype=torch.long, device=device))
 
-    def make_parameters(
-        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
-    ) -> None:
-        super().make_parameters(suffix, input_size, device, dtype)
-        base = torch.empty(self.hidden_size, self.hidden_size, device=device, dtype=dtype)
-        self.register_buffer(f"base_hh{suffix}", base)
+    def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"base_hh": (self.hidden_size, self.hidden_size)}
 
     @torch.no_grad()
     def reset(self, suffix: str) -> None:

@@ -23,16 +23,7 @@ class FrozenLayer(DenseRecurrentLayer):
 
     @torch.no_grad()
     def __init__(self, layer: DenseRecurrentLayer) -> None:
-        dropout = layer.dropout if layer.num_layers > 1 else 0.0
-        super().__init__(
-            layer.input_size,
-            layer.hidden_size,
-            layer.num_layers,
-            layer.bias,
-            layer.batch_first,
-            dropout,
-            layer.bidirectional,
-        )
+        super().__init__(**{**layer.settings(), "dropout": layer.dropout if layer.num_layers > 1 else 0.0})
         self.activation, self.backend, self.learn_h0 = layer.activation, layer.backend, layer.learn_h0
         self.units_per_state, self.readout_stride = layer.units_per_state, layer.readout_stride
         for suffix in layer.suffixes():

@@ -1,4 +1,4 @@
-"""What LSTM and GRU share: torch's parameters, their start, and torch's own loop, one layer and direction at a time."""
+"""LSTM and GRU: torch's parameters under our start, on the kernel where it runs and else in torch's own loop."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from scornn.nn.checks import full_precision
+from scornn.nn.catalogue import model
+from scornn.nn.checks import check_choice, full_precision
 from scornn.nn.layer import RecurrentLayer
-from scornn.ops import native
+from scornn.ops import gated, native
 
 
 class GatedLayer(RecurrentLayer):
@@ -25,18 +26,17 @@ class GatedLayer(RecurrentLayer):
     forget_bias: float
     proj_size: int = 0
 
-    def make_parameters(
-        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
-    ) -> None:
+    def parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
         rows = self.gates * self.hidden_size
         shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, input_size), "weight_hh": (rows, self.state_size)}
         if self.bias:
             shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
-        if self.proj_size:
-            shapes["weight_hr"] = (self.proj_size, self.hidden_size)
-        for name, shape in shapes.items():
-            made = nn.Parameter(torch.empty(shape, device=device, dtype=dtype), requires_grad=name != "bias_hh")
-            self.register_parameter(f"{name}{suffix}", made)
+        return shapes | ({"weight_hr": (self.proj_size, self.hidden_size)} if self.proj_size else {})
+
+    def build(self, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
+        super().build(device, dtype)
+        for suffix in self.suffixes() if self.bias else ():
+            self.tensor(f"bias_hh{suffix}").requires_grad_(False)
 
     @torch.no_grad()
     def reset(self, suffix: str) -> None:
@@ -87,6 +87,143 @@ class GatedLayer(RecurrentLayer):
 
     def extra_repr(self) -> str:
         return super().extra_repr() + (f", proj_size={self.proj_size}" if self.proj_size else "")
+
+
+@model(
+    "lstm",
+    label="LSTM",
+    colour=1,
+    marker="s",
+    summary="long short-term memory",
+    equation="c' = f ⊙ c + i ⊙ g, h' = o ⊙ tanh c'",
+    source="Hochreiter and Schmidhuber, 1997",
+)
+class LSTM(GatedLayer):
+    r"""torch.nn.LSTM started as TensorFlow 1's BasicLSTMCell, and faster on the CPU.
+
+    .. math::
+        i, f, o = σ(U x_t + W h_{t-1} + b), \quad g = \tanh(U x_t + W h_{t-1} + b), \qquad
+        c_t = f \odot c_{t-1} + i \odot g, \quad h_t = o \odot \tanh c_t
+
+    Glorot-uniform kernel over input and state together, zero biases, and ``forget_bias`` in the forget gate
+    (the paper tunes it over −4..4; 1 unless said otherwise). Parameters, their names and shapes, and the state
+    ``(h, c)`` are those of torch.nn.LSTM. Of its two bias vectors the second, ``bias_hh``, stays zero and is not
+    trained, so that the number of trained parameters is the paper's :math:`4(mn + n^2 + n)`.
+
+    ``backend`` is ``auto``, scornn's kernel where it runs and torch's own loop elsewhere; ``native``, the kernel or an
+    error; or ``naive``, torch's own loop, which has second derivatives.
+
+    Example:
+        >>> output, (h_n, c_n) = LSTM(3, 5, forget_bias=-4)(torch.randn(7, 2, 3))
+        >>> output.shape
+        torch.Size([7, 2, 5])
+    """
+
+    gates = 4
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        forget_bias: float = 1.0,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        if isinstance(proj_size, bool) or not isinstance(proj_size, int) or not 0 <= proj_size < hidden_size:
+            raise ValueError(f"proj_size must be an integer in 0..{hidden_size - 1} (hidden_size), got {proj_size!r}")
+        self.forget_bias, self.backend = forget_bias, check_choice("backend", backend, self.BACKENDS)
+        self.proj_size = proj_size
+        self.build(device, dtype)
+
+    @property
+    def state_size(self) -> int:
+        return self.proj_size or self.hidden_size
+
+    def state_sizes(self) -> tuple[int, ...]:
+        """Of h and c."""
+        return self.state_size, self.hidden_size
+
+    def run(self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Any]:
+        if not self.runs_on_kernel(x) or x.numel() == 0:  # the kernel takes no empty batch
+            return self.loop(torch._VF.lstm, suffix, x, h0, batch_sizes, reverse)
+        W, U = self.tensor(f"weight_hh{suffix}"), self.tensor(f"weight_ih{suffix}")
+        b = self.tensor(f"bias_ih{suffix}") + self.tensor(f"bias_hh{suffix}") if self.bias else None
+        h, c = h0
+        output, h_n, c_n = gated.kernel(x, h, W, U, b, "lstm", batch_sizes, reverse, c0=c)
+        return output, (h_n, c_n)
+
+
+@model(
+    "gru",
+    label="GRU",
+    colour=7,
+    marker="X",
+    summary="gated recurrent unit",
+    equation="h' = z ⊙ h + (1 − z) ⊙ n",
+    source="Cho et al., 2014",
+)
+class GRU(GatedLayer):
+    r"""torch.nn.GRU with Glorot-uniform kernels and a bias that makes it remember.
+
+    .. math::
+        h_t = z \odot h_{t-1} + (1 - z) \odot n
+
+    ``forget_bias`` is added in the update gate z: above 0 the state is kept at the start, below 0 overwritten.
+    Parameters, their names and shapes are those of torch.nn.GRU. Of its two bias vectors the second, ``bias_hh``, stays
+    zero and is not trained, so that the number of trained parameters of a layer is :math:`3(mn + n^2 + n)`.
+
+    ``backend`` is ``auto``, scornn's kernel where it runs and torch's own loop elsewhere; ``native``, the kernel or an
+    error; or ``naive``, torch's own loop, which has second derivatives.
+
+    Example:
+        >>> output, h_n = GRU(3, 5, forget_bias=2)(torch.randn(7, 2, 3))
+        >>> output.shape
+        torch.Size([7, 2, 5])
+    """
+
+    gates = 3
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        forget_bias: float = 1.0,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        self.forget_bias, self.backend = forget_bias, check_choice("backend", backend, self.BACKENDS)
+        self.build(device, dtype)
+
+    def run(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, Tensor]:
+        if not self.runs_on_kernel(x) or x.numel() == 0:  # the kernel takes no empty batch
+            output, (h_n,) = self.loop(torch._VF.gru, suffix, x, h0, batch_sizes, reverse)
+            return output, h_n
+        W, U, b = self.tensor(f"weight_hh{suffix}"), self.tensor(f"weight_ih{suffix}"), None
+        if self.bias:
+            first, second = self.tensor(f"bias_ih{suffix}"), self.tensor(f"bias_hh{suffix}")
+            gates = 2 * self.hidden_size
+            b = torch.cat([first[:gates] + second[:gates], first[gates:], second[gates:]])
+        output, h_n = gated.kernel(x, h0, W, U, b, "gru", batch_sizes, reverse)
+        return output, h_n
 
 
 def reversal(batch_sizes: Tensor) -> Tensor:

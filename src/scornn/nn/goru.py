@@ -12,7 +12,8 @@ from scornn.nn.base import OrthogonalRecurrentLayer, RecurrentLayer, check_choic
 from scornn.nn.caching import once
 from scornn.nn.catalogue import model
 from scornn.nn.eurnn import check_rotations
-from scornn.ops import goru, rotations
+from scornn.ops import rotations
+from scornn.ops.gated import GORU_RUNGS
 from scornn.ops.rung import choose
 
 
@@ -53,7 +54,7 @@ class GORU(OrthogonalRecurrentLayer):
         torch.Size([7, 2, 8])
     """
 
-    BACKENDS: ClassVar[tuple[str, ...]] = ("auto", *(rung.name for rung in goru.RUNGS))
+    BACKENDS: ClassVar[tuple[str, ...]] = ("auto", *(rung.name for rung in GORU_RUNGS))
 
     def __init__(
         self,
@@ -83,16 +84,10 @@ class GORU(OrthogonalRecurrentLayer):
     def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
         return {"angle_hh": (sum(layer.pairs for layer in self.layers),)}
 
-    def make_parameters(
-        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
-    ) -> None:
+    def parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
         n = self.hidden_size
-        shapes = {"weight_ih": (3 * n, input_size), "weight_gates": (2 * n, n), **self.recurrent_shapes()}
-        if self.bias:
-            shapes["bias"] = (3 * n,)
-        for name, shape in shapes.items():
-            parameter = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-            self.register_parameter(f"{name}{suffix}", parameter)
+        bias: dict[str, tuple[int, ...]] = {"bias": (3 * n,)} if self.bias else {}
+        return {"weight_ih": (3 * n, input_size), "weight_gates": (2 * n, n), **self.recurrent_shapes(), **bias}
 
     @torch.no_grad()
     def reset(self, suffix: str) -> None:
@@ -118,7 +113,7 @@ class GORU(OrthogonalRecurrentLayer):
         with full_precision(x):
             W = torch.cat([self.tensor(f"weight_gates{suffix}"), once(self, suffix, self.recurrent_matrix)])
             U, b = self.input_matrix(suffix), self.bias_vector(suffix)
-            output, h_n = choose(goru.RUNGS, self.backend, x).run(x, h0, W, U, b, self.activation, batch_sizes, reverse)
+            output, h_n = choose(GORU_RUNGS, self.backend, x).run(x, h0, W, U, b, self.activation, batch_sizes, reverse)
             return output, h_n
 
     def frozen(self) -> RecurrentLayer:

@@ -38,38 +38,7 @@ class Henaff(RNN):
         True
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        nonlinearity: str = "modrelu",
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        *,
-        learn_h0: bool = False,
-        soft_orthogonality: float = 0.0,
-        backend: str = "auto",
-    ) -> None:
-        super().__init__(
-            input_size,
-            hidden_size,
-            num_layers,
-            nonlinearity,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            learn_h0=learn_h0,
-            soft_orthogonality=soft_orthogonality,
-            backend=backend,
-        )
+    default_nonlinearity = "modrelu"
 
     @torch.no_grad()
     def reset_recurrent_matrix(self, W: Tensor) -> None:

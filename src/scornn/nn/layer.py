@@ -29,7 +29,7 @@ PIECE = 128
 class RecurrentLayer(Recurrent):
     """A stack of recurrent layers with the constructor, shapes and errors of :class:`torch.nn.RNN`.
 
-    Derived classes register their parameters in :meth:`make_parameters`, once for each suffix ``_l{k}`` and
+    Derived classes name their parameters in :meth:`parameter_shapes`, made once for each suffix ``_l{k}`` and
     ``_l{k}_reverse``, fill them in :meth:`reset`, and run them in :meth:`run`. Their constructors call this one, set
     what is their own, and end with :meth:`build`.
     """
@@ -84,12 +84,6 @@ class RecurrentLayer(Recurrent):
                     h0 = torch.empty(self.state_size, device=device, dtype=dtype)
                     self.register_parameter(f"h0{suffix}", nn.Parameter(h0))
         self.reset_parameters()
-
-    def make_parameters(
-        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
-    ) -> None:
-        """Register the parameters of one layer in one direction."""
-        raise NotImplementedError
 
     def reset_parameters(self) -> None:
         """Draw fresh parameters from the global random generator."""
@@ -310,6 +304,11 @@ class RecurrentLayer(Recurrent):
     @property
     def _name(self) -> str:
         return type(self).__name__
+
+    def settings(self) -> dict[str, Any]:
+        """What every layer's constructor takes, as this one was built."""
+        names = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
+        return {name: getattr(self, name) for name in names}
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]

@@ -218,18 +218,12 @@ class LinearMemory(OrthogonalRecurrentLayer):
                 f"from_scornn: the layer's nonlinearity is {layer.nonlinearity}; only a linear one, identity, is a "
                 "bank of rotations"
             )
-        n, weight = layer.hidden_size, layer.tensor("weight_ih_l0")
+        weight = layer.tensor("weight_ih_l0")
         forms = {suffix: schur(layer.recurrent_matrix(suffix)) for suffix in layer.suffixes()}
         memory = cls(
-            layer.input_size,
-            n,
-            layer.num_layers,
-            layer.bias,
-            layer.batch_first,
-            layer.dropout,
-            layer.bidirectional,
-            weight.device,
-            weight.dtype,
+            **layer.settings(),
+            device=weight.device,
+            dtype=weight.dtype,
             rho=[int((bank.sign < 0).sum()) % 2 for bank, _ in forms.values()],
             learn_h0=layer.learn_h0,
             backend=layer.backend,

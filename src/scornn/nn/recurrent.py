@@ -38,6 +38,23 @@ class Recurrent(nn.Module):
         """What the names of the parameters of each recurrence in it end with."""
         raise NotImplementedError
 
+    def parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
+        """Name, without suffix, and shape of every parameter of one layer in one direction."""
+        raise NotImplementedError
+
+    def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of every buffer."""
+        return {}
+
+    def make_parameters(
+        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
+    ) -> None:
+        """Register the parameters and buffers of one layer in one direction."""
+        for name, shape in self.parameter_shapes(input_size).items():
+            self.register_parameter(f"{name}{suffix}", nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
+        for name, shape in self.buffer_shapes().items():
+            self.register_buffer(f"{name}{suffix}", torch.empty(shape, device=device, dtype=dtype))
+
     def tensor(self, name: str) -> Tensor:
         """A parameter or buffer, or what stands in its place (``torch.func.functional_call``).
 

@@ -31,7 +31,8 @@ class RNN(DenseRecurrentLayer):
     and runs on the same sequence operator as :class:`~scornn.nn.ScoRNN`.
 
     Args:
-        nonlinearity: ``tanh``, ``relu``, ``leaky_relu``, ``identity``, or ``modrelu``, which adds b to \|z\|.
+        nonlinearity: ``tanh``, the default, ``relu``, ``leaky_relu``, ``identity``, or ``modrelu``, which adds b to
+            \|z\|.
         learn_h0: train the state before the first step (starts at zero). The paper's counts are without it.
         soft_orthogonality: λ of the penalty :math:`λ\|W^TW - I\|_F^2` that the training loss adds; see
             :meth:`penalty`.
@@ -42,12 +43,14 @@ class RNN(DenseRecurrentLayer):
         (torch.Size([7, 2, 5]), torch.Size([1, 2, 5]))
     """
 
+    default_nonlinearity = "tanh"
+
     def __init__(
         self,
         input_size: int,
         hidden_size: int,
         num_layers: int = 1,
-        nonlinearity: str = "tanh",
+        nonlinearity: str | None = None,
         bias: bool = True,
         batch_first: bool = False,
         dropout: float = 0.0,
@@ -60,6 +63,7 @@ class RNN(DenseRecurrentLayer):
         backend: str = "auto",
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        nonlinearity = self.default_nonlinearity if nonlinearity is None else nonlinearity
         self.activation = check_choice("nonlinearity", nonlinearity, NONLINEARITIES)
         if not 0 <= soft_orthogonality < float("inf"):
             raise ValueError(f"soft_orthogonality must be a finite number of at least 0, got {soft_orthogonality}")
@@ -111,38 +115,7 @@ class IRNN(RNN):
         True
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        nonlinearity: str = "relu",
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        *,
-        learn_h0: bool = False,
-        soft_orthogonality: float = 0.0,
-        backend: str = "auto",
-    ) -> None:
-        super().__init__(
-            input_size,
-            hidden_size,
-            num_layers,
-            nonlinearity,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            learn_h0=learn_h0,
-            soft_orthogonality=soft_orthogonality,
-            backend=backend,
-        )
+    default_nonlinearity = "relu"
 
     @torch.no_grad()
     def reset_recurrent_matrix(self, W: Tensor) -> None:

@@ -47,11 +47,8 @@ class _ScaledCayley(OrthogonalMatrix):
         band = self.hidden_size - 1 if self.bandwidth is None else self.bandwidth
         return {"skew_hh": (self.hidden_size * band - band * (band + 1) // 2,)}
 
-    def make_parameters(
-        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
-    ) -> None:
-        super().make_parameters(suffix, input_size, device, dtype)
-        self.register_buffer(f"sign_hh{suffix}", torch.empty(self.hidden_size, device=device, dtype=dtype))
+    def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"sign_hh": (self.hidden_size,)}
 
     @torch.no_grad()
     def reset(self, suffix: str) -> None:

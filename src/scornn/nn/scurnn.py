@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from scornn.functional import scaled_cayley, skew
 from scornn.nn import init
-from scornn.nn.base import check_choice, precise
+from scornn.nn.base import precise
 from scornn.nn.catalogue import model
-from scornn.nn.unitary import NONLINEARITIES, UnitaryRecurrentLayer, unit
+from scornn.nn.unitary import UnitaryRecurrentLayer, unit
 
 
 def symmetric(v: Tensor, n: int) -> Tensor:
@@ -62,27 +62,6 @@ class ScuRNN(UnitaryRecurrentLayer):
         >>> bool(layer.orthogonality_error() < 1e-5)
         True
     """
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        nonlinearity: str = "modrelu",
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        *,
-        learn_h0: bool = True,
-        backend: str = "auto",
-    ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        self.activation = NONLINEARITIES[check_choice("nonlinearity", nonlinearity, tuple(NONLINEARITIES))]
-        self.nonlinearity, self.learn_h0, self.backend = nonlinearity, learn_h0, backend
-        self.build(device, dtype)
 
     def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
         n = self.hidden_size

@@ -101,13 +101,8 @@ class SpectralRNN(DenseRecurrentLayer):
         free: tuple[int, ...] = (n * (n - 1) // 2,)
         return {"skew_left_hh": free, "skew_right_hh": free} | ({"spectrum_hh": (n,)} if self.margin else {})
 
-    def make_parameters(
-        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
-    ) -> None:
-        super().make_parameters(suffix, input_size, device, dtype)
-        for side in ("left", "right"):
-            sign = torch.empty(self.hidden_size, device=device, dtype=dtype)
-            self.register_buffer(f"sign_{side}_hh{suffix}", sign)
+    def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"sign_left_hh": (self.hidden_size,), "sign_right_hh": (self.hidden_size,)}
 
     @torch.no_grad()
     def reset(self, suffix: str) -> None:

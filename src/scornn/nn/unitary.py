@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from scornn.functional import orthogonality_error
-from scornn.nn.base import DenseRecurrentLayer, full_precision, precise
+from scornn.nn.base import DenseRecurrentLayer, check_choice, full_precision, precise
 from scornn.ops import product
 from scornn.ops.rung import choose
 
@@ -57,6 +57,27 @@ class UnitaryRecurrentLayer(DenseRecurrentLayer):
     """
 
     units_per_state = 2
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "modrelu",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        learn_h0: bool = True,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        self.activation = NONLINEARITIES[check_choice("nonlinearity", nonlinearity, tuple(NONLINEARITIES))]
+        self.nonlinearity, self.learn_h0, self.backend = nonlinearity, learn_h0, backend
+        self.build(device, dtype)
 
     def unitary_matrix(self, suffix: str) -> Tensor:
         """W ``(n, n)``, complex."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from scornn.nn.base import check_choice, precise
 from scornn.nn.catalogue import model
-from scornn.nn.unitary import NONLINEARITIES, UnitaryRecurrentLayer
+from scornn.nn.unitary import UnitaryRecurrentLayer
 from scornn.ops import fourier
 
 FORMS = ("auto", "dense", "fft")
@@ -72,11 +72,9 @@ class URNN(UnitaryRecurrentLayer):
         learn_h0: bool = True,
         backend: str = "auto",
     ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        self.activation = NONLINEARITIES[check_choice("nonlinearity", nonlinearity, tuple(NONLINEARITIES))]
         self.form = check_choice("form", form, FORMS)
-        self.nonlinearity, self.learn_h0, self.backend = nonlinearity, learn_h0, backend
-        self.build(device, dtype)
+        size = (input_size, hidden_size, num_layers, nonlinearity, bias, batch_first, dropout, bidirectional)
+        super().__init__(*size, device, dtype, learn_h0=learn_h0, backend=backend)
 
     def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
         return {"phase_hh": (3, self.hidden_size), "reflection_hh": (2, self.hidden_size, 2)}

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from scornn.ops.custom import register
-from scornn.ops.rung import Run, no_second_derivative
+from scornn.ops.rung import Run, empty_states, no_second_derivative
 
 
 class Bank(NamedTuple):
@@ -149,15 +149,11 @@ an operator: conj_physical."""
 def operator(name: str, forward: Forward, backward: Backward) -> Run:
     """Register ``scornn::{name}_rotations``: all states and the last ones. Its backward keeps the last ones alone."""
 
-    def empty_results(*arguments: Any) -> tuple[Tensor, Tensor]:
-        x, h0 = arguments[:2]
-        return x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
-
     run: Run = register(
         f"{name}_rotations",
         "Tensor x, Tensor h0, Tensor angle, Tensor sign, Tensor U, Tensor? b, Tensor? batch_sizes, bool reverse",
         lambda *arguments: forward(Operands(*arguments)),
-        empty_results,
+        empty_states,
         lambda grads, kept, arguments, needs: backward(grads, kept[0], Operands(*arguments), needs),
         inputs=6,
         results=2,

@@ -17,7 +17,7 @@ from scornn.ops import library
 from scornn.ops import native as kernel
 from scornn.ops.bank import Bank, Operands, operator
 from scornn.ops.native import address, dense
-from scornn.ops.rung import Rung
+from scornn.ops.rung import Rung, empty_states
 
 FUSED = 8
 """Inputs up to which the kernel multiplies by U itself: then z is never in memory."""
@@ -67,7 +67,7 @@ def _forward(operands: Operands) -> tuple[Tensor, Tensor]:
     x, h0, U = operands.x, operands.h0, operands.U
     if operands.batch_sizes is not None:
         kernel.check_sizes(operands.batch_sizes, x.shape[0])
-    output, h_n = x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
+    output, h_n = empty_states(x, h0)
     source = x
     if U.shape[1] > FUSED:
         source = output.copy_(F.linear(x, U, operands.b)) if output.numel() else output

@@ -36,15 +36,6 @@ def under_transform() -> bool:
     return transforms or forward_ad._current_level >= 0
 
 
-def takes_plain_loop(backend: str) -> bool:
-    """Whether the loop in plain PyTorch has to run: asked for, or because nothing else can."""
-    if backend == "naive" or not under_transform():
-        return backend == "naive"
-    if backend != "auto":
-        raise RuntimeError(f'backend="{backend}" cannot run: {NOT_UNDER_TRANSFORM}; take backend="naive"')
-    return True
-
-
 def register(
     name: str,
     arguments: str,

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from scornn.ops.activations import ACTIVATIONS
 from scornn.ops.layout import Layout, States
-from scornn.ops.rung import Rung
+from scornn.ops.rung import Operands, Rung
 
 
-def recurrence(
-    x: Tensor,
-    h0: Tensor,
-    W: Tensor,
-    U: Tensor,
-    b: Tensor | None,
-    activation: str,
-    batch_sizes: Tensor | None,
-    reverse: bool,
-) -> tuple[Tensor, Tensor]:
+def recurrence(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """From the fields of :class:`~scornn.ops.rung.Operands`."""
+    x, h0, W, U, b, activation, batch_sizes, reverse = Operands(*arguments)
     act = ACTIVATIONS[activation].value
     layout = Layout.of(x, batch_sizes, reverse)
 

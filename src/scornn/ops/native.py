@@ -19,7 +19,17 @@ import torch
 from torch import Tensor
 
 from scornn.ops import library
-from scornn.ops.rung import Gradients, Head, Incoming, Needs, Operands, Rung, reading_operator, recurrence_operator
+from scornn.ops.rung import (
+    Gradients,
+    Head,
+    Incoming,
+    Needs,
+    Operands,
+    Rung,
+    empty_states,
+    reading_operator,
+    recurrence_operator,
+)
 
 _SERIAL = 8e6  # floating-point operations under which handing work to another thread costs more than it saves
 
@@ -114,6 +124,11 @@ def address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
+def wanted(tensors: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Tensor | None]:
+    """The tensors whose gradient is wanted, and None in the place of the others."""
+    return [t if need else None for t, need in zip(tensors, needs, strict=True)]
+
+
 def _strides(tensor: Tensor) -> tuple[int, ...]:
     """(time, row, column); packed rows have no time stride."""
     return tensor.stride() if tensor.dim() == 3 else (0, *tensor.stride())
@@ -195,18 +210,22 @@ class Call:
     def backward(
         self,
         output: Tensor | None,
-        others: dict[str, int | None],
+        incoming: dict[str, Tensor | None],
+        states: dict[str, Tensor | None],
         weights: list[Tensor | None],
         factors: Sequence[Tensor | None] = (),
-    ) -> list[Tensor | None]:
-        """The gradients of W, U, b and V, shaped like ``weights`` (None: not wanted), each the sum over the shards.
+    ) -> tuple[list[Tensor | None], list[Tensor | None]]:
+        """The gradients of ``states``, such as x and h0, and those of W, U, b, V and a map's ``factors``.
 
-        Those of a map's ``factors`` come after them.
+        The latter are sums over the shards. Each is shaped like what is given; None: not wanted.
 
-        ``output`` is the gradient of the states; ``others`` are the addresses of the gradients that come in or go out.
+        ``output`` is the gradient of all states, ``incoming`` are those of the other results.
         """
         output = None if output is None else output.resolve_neg()
         strides = (0, 0, 0) if output is None else _strides(output)
+        incoming = {name: None if g is None else dense(g) for name, g in incoming.items()}
+        made = {name: None if t is None else t.new_empty(t.shape) for name, t in states.items()}
+        others = {name: address(t) for name, t in (incoming | made).items()}
         weights = [*weights, *factors]
         parts = [[None if p is None else p.new_empty(p.shape) for p in weights] for _ in self.shards]
         sequence, tasks = ctypes.pointer(self.sequence), []
@@ -217,21 +236,21 @@ class Call:
                 output=address(output), output_stride=strides, factor=by_factor, **others, **sums
             )
             tasks.append(library.Task(sequence, ctypes.pointer(gradients), *rows))
-        _workers.run(tasks, (self, output, parts, others))
+        _workers.run(tasks, (self, output, parts, incoming, made))
         if not parts:  # an empty batch
-            return [None if p is None else p.new_zeros(p.shape) for p in weights]
+            parts = [[None if p is None else p.new_zeros(p.shape) for p in weights]]
         for part in parts[1:]:
             for total, term in zip(parts[0], part, strict=True):
                 if total is not None and term is not None:
                     total += term
-        return parts[0]
+        return list(made.values()), parts[0]
 
 
 def _forward(operands: Operands, head: Head | None = None) -> tuple[Tensor, ...]:
     x, h0 = operands.x, operands.h0
     if operands.batch_sizes is not None:
         check_sizes(operands.batch_sizes, x.shape[0])
-    output, h_n = x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
+    output, h_n = empty_states(x, h0)
     y = None if head is None else x.new_empty(*x.shape[:-1], head.V.shape[0])
     Call(operands, output, h_n, head, y).forward()
     return (output, h_n) if y is None else (output, h_n, y)
@@ -240,20 +259,13 @@ def _forward(operands: Operands, head: Head | None = None) -> tuple[Tensor, ...]
 def _backward(
     incoming: Incoming, operands: Operands, output: Tensor, needs: Needs, head: Head | None = None
 ) -> Gradients:
-    x, h0, W, U, b = operands[:5]
-    grad_h_n = None if incoming.h_n is None else dense(incoming.h_n)
-    grad_y = None if incoming.y is None else dense(incoming.y)
-    dx = x.new_empty(x.shape) if needs.x else None
-    dh0 = h0.new_empty(h0.shape) if needs.h0 else None
-    needs_V = needs.V and grad_y is not None
-    weights = zip((W, U, b, None if head is None else head.V), (*needs[2:5], needs_V), strict=True)
-    dW, dU, db, dV = Call(operands, output, None, head).backward(
-        incoming.output,
-        {"h_n": address(grad_h_n), "y": address(grad_y), "x": address(dx), "h0": address(dh0)},
-        [p if need else None for p, need in weights],
+    V, y = None if head is None else head.V, incoming.y
+    x, h0, *weights = wanted((*operands[:5], V), (*needs[:5], needs.V and y is not None))
+    (dx, dh0), (dW, dU, db, dV) = Call(operands, output, None, head).backward(
+        incoming.output, {"h_n": incoming.h_n, "y": y}, {"x": x, "h0": h0}, weights
     )
-    dc = None if grad_y is None or not needs.c else grad_y.flatten(0, -2).sum(0)
-    if grad_y is None and head is not None:  # nobody read y
+    dc = None if y is None or not needs.c else dense(y).flatten(0, -2).sum(0)
+    if y is None and head is not None:  # nobody read y
         dV, dc = torch.zeros_like(head.V), torch.zeros_like(head.c)
     return Gradients(dx, dh0, dW, dU, db, dV, dc)
 

@@ -7,7 +7,6 @@ W* and then takes the gradients of all factors over all time steps, in parts tha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,10 +15,9 @@ from torch import Tensor
 
 from scornn.ops import fourier, rotations, structured
 from scornn.ops.activations import ACTIVATIONS
-from scornn.ops.custom import register
 from scornn.ops.layout import Layout, States
 from scornn.ops.manual import pull_back
-from scornn.ops.rung import Incoming, Operands, Rung, no_second_derivative
+from scornn.ops.rung import Incoming, Operands, Rung
 
 CHUNK = 1 << 17  # numbers of the state held at a time by the gradient of the factors
 
@@ -62,17 +60,8 @@ def _prepared(name: str, factors: list[Tensor], state_size: int) -> tuple[Map, A
     return map, map.prepare(factors, state_size // 2 if map.complex else state_size)
 
 
-def naive(
-    x: Tensor,
-    h0: Tensor,
-    factors: list[Tensor],
-    U: Tensor,
-    b: Tensor | None,
-    name: str,
-    activation: str,
-    batch_sizes: Tensor | None,
-    reverse: bool,
-) -> tuple[Tensor, Tensor]:
+def naive(*arguments: Any) -> tuple[Tensor, Tensor]:
+    x, h0, factors, U, b, name, activation, batch_sizes, reverse = arguments
     act, layout = ACTIVATIONS[activation].value, Layout.of(x, batch_sizes, reverse)
     map, W = _prepared(name, factors, h0.shape[-1])
 
@@ -104,22 +93,5 @@ def _backward(grads: Any, kept: Any, arguments: Any, needs: Any) -> list[Tensor 
     return [(dz @ U).view(x.shape), dh0, by_factor, dz.mT @ layout.rows(x), db]
 
 
-def _empty_results(x: Tensor, h0: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
-    return x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
-
-
-manual = register(
-    "product",
-    "Tensor x, Tensor h0, Tensor[] factors, Tensor U, Tensor? b, str name, str activation, Tensor? batch_sizes, "
-    "bool reverse",
-    naive,
-    _empty_results,
-    _backward,
-    inputs=5,
-    results=2,
-    differentiable=2,
-    kept=(0,),
-    second_derivative=no_second_derivative("manual"),
-    flops=lambda x, h0, factors, U, *others: 2 * math.prod(x[:-1]) * math.prod(U),  # W is no product of matrices
-)
+manual = structured.product_operator("product", naive, _backward, "manual")
 RUNGS = (structured.RUNG, Rung("manual", manual), Rung("naive", naive, opaque=False))

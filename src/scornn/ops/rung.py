@@ -22,8 +22,8 @@ class Operands(NamedTuple):
     U: Tensor
     b: Tensor | None
     activation: str
-    batch_sizes: Tensor | None
-    reverse: bool
+    batch_sizes: Tensor | None = None
+    reverse: bool = False
 
 
 class Head(NamedTuple):
@@ -140,6 +140,11 @@ _TENSORS = "Tensor x, Tensor h0, Tensor W, Tensor U, Tensor? b"
 _SETTINGS = "str activation, Tensor? batch_sizes, bool reverse"
 
 
+def empty_states(x: Tensor, h0: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    """The states and the last ones, not yet filled."""
+    return x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
+
+
 def recurrence_operator(name: str, forward: Forward, backward: Backward, backend: str | None = None) -> Recurrence:
     """Register a recurrence whose backward reads the states alone, as ``scornn::{name}_forward``."""
 
@@ -149,15 +154,11 @@ def recurrence_operator(name: str, forward: Forward, backward: Backward, backend
     def backward_op(grads: Any, kept: Any, arguments: Any, needs: Any) -> Gradients | list[Tensor | None]:
         return list(backward(Incoming(*grads), Operands(*arguments), kept[0], Needs(*needs)))[:5]
 
-    def empty_results(*arguments: Any) -> tuple[Tensor, ...]:
-        x, h0 = arguments[:2]
-        return x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
-
     run: Recurrence = register(
         name,
         f"{_TENSORS}, {_SETTINGS}",
         forward_op,
-        empty_results,
+        empty_states,
         backward_op,
         inputs=5,
         results=2,
@@ -180,9 +181,8 @@ def reading_operator(name: str, forward: Forward, backward: Backward, backend: s
         return backward(Incoming(*grads), operands, kept[0], Needs(*needs), head)
 
     def empty_results(*arguments: Any) -> tuple[Tensor, ...]:
-        x, h0, V = arguments[0], arguments[1], arguments[5]
-        output, y = (x.new_empty(*x.shape[:-1], size) for size in (h0.shape[-1], V.shape[0]))
-        return output, h0.new_empty(h0.shape), y
+        x, V = arguments[0], arguments[5]
+        return *empty_states(*arguments), x.new_empty(*x.shape[:-1], V.shape[0])
 
     def flops(*shapes: Any) -> int:
         return recurrence_flops(*shapes) + int(2 * math.prod(shapes[0][:-1]) * math.prod(shapes[5]))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from scornn.ops import library, native, rotations
 from scornn.ops.custom import register
-from scornn.ops.rung import Operands, Rung, no_second_derivative
+from scornn.ops.rung import Operands, Rung, empty_states, no_second_derivative
 
 
 class _Map:
@@ -49,39 +49,39 @@ def _forward(*arguments: Any) -> tuple[Tensor, ...]:
     x, batch_sizes = arguments[0], arguments[7]
     if batch_sizes is not None:
         native.check_sizes(batch_sizes, x.shape[0])
-    output, h_n = _empty_results(*arguments)
+    output, h_n = empty_states(*arguments)
     _call(arguments, output, h_n).forward()
     return output, h_n
 
 
-def _empty_results(x: Tensor, h0: Tensor, *others: Any) -> tuple[Tensor, ...]:
-    return x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
-
-
 def _backward(grads: Any, kept: Any, arguments: Any, needs: Any) -> list[Tensor | list[Tensor] | None]:
     x, h0, factors, U, b = arguments[:5]
-    g_h_n = None if grads[1] is None else native.dense(grads[1])
-    dx, dh0 = (t.new_empty(t.shape) if need else None for t, need in zip((x, h0), needs[:2], strict=True))
-    others = {name: native.address(t) for name, t in (("h_n", g_h_n), ("x", dx), ("h0", dh0))}
     trained = [factor if needs[2] else None for factor in factors if factor.is_floating_point()]
-    weights = [None, U if needs[3] else None, b if needs[4] else None, None]
-    _, dU, db, _, *by_factor = _call(arguments, kept[0], None).backward(grads[0], others, weights, trained)
+    x, h0, U, b = native.wanted((x, h0, U, b), (*needs[:2], *needs[3:]))
+    (dx, dh0), (_, dU, db, _, *by_factor) = _call(arguments, kept[0], None).backward(
+        grads[0], {"h_n": grads[1]}, {"x": x, "h0": h0}, [None, U, b, None], trained
+    )
     rest = [torch.zeros_like(factor) for factor in factors[len(trained) :]]  # a permutation
     return [dx, dh0, [*by_factor, *rest] if needs[2] else [None] * len(factors), dU, db]  # type: ignore[list-item]
 
 
-kernel = register(
-    "structured",
-    "Tensor x, Tensor h0, Tensor[] factors, Tensor U, Tensor? b, str name, str activation, Tensor? batch_sizes, "
-    "bool reverse",
-    _forward,
-    _empty_results,
-    _backward,
-    inputs=5,
-    results=2,
-    differentiable=2,
-    kept=(0,),
-    second_derivative=no_second_derivative("native"),
-    flops=lambda x, h0, factors, U, *others: 2 * math.prod(x[:-1]) * math.prod(U),  # W is no product of matrices
-)
+def product_operator(name: str, forward: Any, backward: Any, backend: str) -> Any:
+    """Register a recurrence with a product for W, as ``scornn::{name}_forward``."""
+    return register(
+        name,
+        "Tensor x, Tensor h0, Tensor[] factors, Tensor U, Tensor? b, str name, str activation, Tensor? batch_sizes, "
+        "bool reverse",
+        forward,
+        empty_states,
+        backward,
+        inputs=5,
+        results=2,
+        differentiable=2,
+        kept=(0,),
+        second_derivative=no_second_derivative(backend),
+        flops=lambda x, h0, factors, U, *others: 2 * math.prod(x[:-1]) * math.prod(U),  # W is no product of matrices
+    )
+
+
+kernel = product_operator("structured", _forward, _backward, "native")
 RUNG = Rung("native", kernel, native.RUNG.unavailable, native.RUNG.refuses)
