@@ -310,6 +310,45 @@ template <class T> void check_map(const Case &c, int kind, int isa) {
     expect(scornn_forward(&s, 0, B) == SCORNN_INVALID, "no such map", "map");
 }
 
+// A bank of rotations, with U or with x as what enters the state; nn/test_linear_memory.py compares the numbers. With
+// true rotations the gradient of a loss on h_n alone keeps its length on the way back to h_0.
+template <class T> void check_bank(Case c, bool fused, int isa) {
+    const std::vector<i64> sizes = Problem<T>::batch_sizes(c);
+    if (!fused) c.m = c.n;
+    const i64 rows = Problem<T>::total(sizes), n = c.n, m = c.m, B = c.B;
+    Array<T> x(rows * m), h0(B * n), W(4 * n), U(n * m), b(n), g(rows * n), g_h(B * n);
+    Array<T> output(rows * n), h_n(B * n), dx(rows * m), dh0(B * n), dW(n), dU(n * m), db(n);
+    scornn_sequence s{};
+    set_sizes<T>(s, c, sizes, n, isa);
+    s.x = x.data(), s.h0 = h0.data(), s.W = W.data(), s.output = output.data(), s.h_n = h_n.data();
+    if (fused) s.U = U.data(), s.b = b.data();
+    scornn_gradients d{};
+    d.output = g.data(), d.output_stride[0] = B * n, d.output_stride[1] = n, d.output_stride[2] = 1;
+    d.h_n = g_h.data(), d.x = dx.data(), d.h0 = dh0.data(), d.W = dW.data();
+    std::vector<Array<T> *> out{&output, &h_n, &dx, &dh0, &dW};
+    if (fused) d.U = dU.data(), d.b = db.data(), out.push_back(&dU), out.push_back(&db);
+    check_written<T>(s, d, {&x, &h0, &W, &U, &b, &g, &g_h}, out, "bank");
+    for (i64 i = 0; i < n; ++i) {  // an odd n leaves a sign
+        const double angle = 0.3 + 0.1 * double(i / 2);
+        const bool pair = i / 2 * 2 + 1 < n;
+        const double exact[2] = {pair ? std::cos(angle) : -1, pair ? (i % 2 ? 1 : -1) * std::sin(angle) : 0};
+        for (int k = 0; k < 2; ++k) W[k * n + i] = T(exact[k]), W[(k + 2) * n + i] = T(exact[k] - double(T(exact[k])));
+    }
+    d.output = nullptr;
+    expect(scornn_forward(&s, 0, B) == SCORNN_OK && scornn_backward(&s, &d, 0, B) == SCORNN_OK, "status", "bank");
+    bool same = true;
+    for (i64 r = 0; r < B; ++r) {
+        double before = 0, after = 0;
+        for (i64 i = r * n; i < (r + 1) * n; ++i) before += double(g_h[i]) * g_h[i], after += double(dh0[i]) * dh0[i];
+        same = same && std::fabs(after - before) <= 1e-4 * before;
+    }
+    expect(same, "length of the gradient", "bank");
+    if (!fused) {
+        s.input = n + 1;
+        expect(scornn_forward(&s, 0, B) == SCORNN_INVALID, "inputs without U", "bank");
+    }
+}
+
 void check_other_grid() {
     for (int isa : {SCORNN_ISA_PORTABLE, SCORNN_ISA_AVX2, SCORNN_ISA_AVX512}) {
         if (!scornn_isa_supported(isa)) continue;
@@ -319,6 +358,9 @@ void check_other_grid() {
                 Case c{3, B, n, 1 + 3 * (k % 4), SCORNN_GRU + k % 2, k % 3 == 0, k % 2 == 0};
                 check_gated<float>(c, isa);
                 check_gated<double>(c, isa);
+                c.activation = SCORNN_BANK;
+                check_bank<float>(c, k % 4 != 3, isa);
+                check_bank<double>(c, k % 4 != 2, isa);
                 c.activation = SCORNN_COMPLEX_MODRELU;
                 check_map<float>(c, SCORNN_FOURIER, isa);
                 check_map<double>(c, SCORNN_FOURIER, isa);

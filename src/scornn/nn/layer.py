@@ -221,6 +221,26 @@ class RecurrentLayer(Recurrent):
         assert states is not None
         return states
 
+    def _below_top(
+        self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None
+    ) -> tuple[Tensor, list[Tensor], list[tuple[str, Tensor, bool]]]:
+        """What the top layer reads, the last states below it, and suffix, h_0 and direction of each of its recurrences.
+
+        For layers of one state that make the top layer's last state in a way of its own.
+        """
+        below = self.num_layers - 1
+        top = below * self.num_directions
+        last: list[Tensor] = []
+        if below:
+            lower = None if states is None else (states[0][:top],)
+            x, (h_n,) = self._stack(x, lower, batch, batch_sizes, None, below)
+            last = list(h_n)
+        found = []
+        for direction, suffix in enumerate(self._suffixes(below)):
+            h0 = self.initial_state(suffix, batch, x) if states is None else states[0][top + direction]
+            found.append((suffix, h0, direction == 1))
+        return x, last, found
+
     def _states(self, hx: Any, batched: bool | str) -> States:
         """The tensors of ``hx``, with a dimension for the batch."""
         given, count = hx if isinstance(hx, (tuple, list)) else (hx,), len(self.state_sizes())

@@ -171,18 +171,11 @@ class LinearMemory(OrthogonalRecurrentLayer):
     def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
         if self.backend != "auto":
             return super()._last(x, states, batch, batch_sizes)
-        below = self.num_layers - 1
-        top = below * self.num_directions
-        last: list[Tensor] = []
-        if below:
-            lower = None if states is None else (states[0][:top],)
-            x, (h_n,) = self._stack(x, lower, batch, batch_sizes, None, below)
-            last = list(h_n)
-        for direction, suffix in enumerate(self._suffixes(below)):
-            h0 = self.initial_state(suffix, batch, x) if states is None else states[0][top + direction]
+        x, last, top = self._below_top(x, states, batch, batch_sizes)
+        for suffix, h0, reverse in top:
             weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
             with full_precision(x):
-                last.append(last_state(x, h0, *weights, batch_sizes, reverse=direction == 1))
+                last.append(last_state(x, h0, *weights, batch_sizes, reverse))
         return (torch.stack(last),)
 
     def reads_in_one_pass(self) -> bool:

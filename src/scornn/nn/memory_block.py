@@ -224,18 +224,11 @@ class MemoryBlocks(RecurrentLayer):
         self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None
     ) -> tuple[Tensor, States]:
         """Of the top block only the last step is made."""
-        below = self.num_layers - 1
-        top = below * self.num_directions
-        last: list[Tensor] = []
-        if below:
-            lower = None if states is None else (states[0][:top],)
-            x, (h_n,) = self._stack(x, lower, batch, batch_sizes, None, below)
-            last = list(h_n)
+        x, last, top = self._below_top(x, states, batch, batch_sizes)
         outputs = []
-        for direction, suffix in enumerate(self._suffixes(below)):
-            h0 = self.initial_state(suffix, batch, x) if states is None else states[0][top + direction]
+        for suffix, h0, reverse in top:
             with full_precision(x):
-                y, h = self.block(suffix).last(x, h0, batch_sizes, direction == 1)
+                y, h = self.block(suffix).last(x, h0, batch_sizes, reverse)
             outputs.append(y)
             last.append(h)
         return torch.cat(outputs, -1), (torch.stack(last),)

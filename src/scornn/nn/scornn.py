@@ -10,7 +10,9 @@ from scornn.functional import inverse_scaled_cayley, scaled_cayley, skew, skew_i
 from scornn.nn import init
 from scornn.nn.base import OrthogonalMatrix, OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_sizes, has_values, precise, under_autocast
+from scornn.nn.checks import check_sizes, full_precision, has_values, precise, under_autocast
+from scornn.nn.recurrent import States
+from scornn.ops import krylov
 
 NONLINEARITIES = ("modrelu", "relu", "leaky_relu", "tanh", "identity")
 
@@ -203,6 +205,18 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
         self.learn_h0 = learn_h0
         self.input_scale, self.bias_start = float(input_scale), float(bias_start)
         self.build(device, dtype)
+
+    def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
+        """Without an activation by doubling, where that is cheaper than the loop."""
+        linear = self.nonlinearity == "identity" and self.backend == "auto" and batch_sizes is None
+        inputs = (self.input_size if self.num_layers == 1 else self.output_size) + self.bias
+        if not linear or not krylov.pays(len(x), batch, inputs, self.hidden_size) or x.dtype.itemsize < 4:
+            return super()._last(x, states, batch, batch_sizes)
+        x, last, top = self._below_top(x, states, batch, None)
+        for suffix, h0, reverse in top:
+            with full_precision(x):
+                last.append(krylov.last_state(x.flip(0) if reverse else x, h0, *self.operands(suffix, x)))
+        return (torch.stack(last),)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, {self._repr_settings()}"
