@@ -3,8 +3,8 @@
 A file has the settings that all its runs share (``config``), a table for each model with what is the model's own and,
 under ``at``, what is so at one state size or one length alone; and a row for each published figure, in the paper's
 order. A preset is there because a row names it. Sentences that several notes share stand under ``notes`` and are named
-in braces. ``like`` takes everything from another file that is not said otherwise. ``beyond`` adds settings that the
-paper has not, each on top of a preset of the file, with what differs in words.
+in braces. ``like`` takes everything from another file that is not said otherwise, and its ``beyond`` too. ``beyond``
+adds settings that the paper has not, each on top of a preset of the file, with what differs in words.
 """
 
 import tomllib
@@ -137,16 +137,32 @@ def read(name: str) -> list[Preset]:
             places[figure.item] += 1
     for more in experiment.beyond:
         for base in (made[f"{name}-{of}"] for of in more.of):
-            made[f"{base['name']}-{more.name}"] = {
-                "name": f"{base['name']}-{more.name}",
-                "title": f"{base['title']}: {more.says}",
-                "parameters": more.parameters or base["parameters"],
-                "published": [said for said in base["published"] if said["item"] == more.item],
-                "note": more.note.format(**sentences),
-                "beyond": more.says,
-                "config": merge(base["config"], more.config),
-            }
+            made |= _beyond(name, base, more, sentences)
     return [convert(preset, Preset) for preset in made.values()]
+
+
+def _beyond(name: str, base: dict[str, Any], more: _Beyond, sentences: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """A setting on top of a preset, by its name; with a ``model.name`` of its own it is another network on its task."""
+    published = [said for said in base["published"] if said["item"] == more.item]
+    config, key, title = base["config"], base["name"], base["title"]
+    other = more.config.get("model", {})
+    if "name" in other:
+        T = config["task"].get("length")
+        key = "-".join(str(part) for part in (name, T, other["name"], other["hidden"]) if part is not None)
+        title, of = f"{other['name']} n={other['hidden']}", f"{config['model']['name']} n={config['model']['hidden']}"
+        published = [{**said, "text": of} for said in published]
+        config = {part: value for part, value in config.items() if part not in ("model", "optimizer")}
+        config = merge({"optimizer": _EVERYWHERE["optimizer"]}, config)
+    made: dict[str, Any] = {
+        "name": f"{key}-{more.name}",
+        "title": f"{title}: {more.says}",
+        "parameters": more.parameters or base["parameters"],
+        "published": published,
+        "note": more.note.format(**sentences),
+        "beyond": more.says,
+        "config": merge(config, more.config),
+    }
+    return {made["name"]: made}
 
 
 def _preset(
@@ -174,4 +190,7 @@ def _table(name: str) -> Table:
     text = resources.files("scornn.paper").joinpath(f"{name}.toml").read_text(encoding="utf-8")
     table = tomllib.loads(text)
     below = table.pop("like", None)
-    return table if below is None else merge(_table(below), table)
+    if below is None:
+        return table
+    other = _table(below)
+    return merge(other, table, {"beyond": [*other.get("beyond", []), *table.get("beyond", [])]})

@@ -36,6 +36,11 @@ def write_figures(results: Results, out: Path, items: Sequence[Item] = tuple(ITE
         durable.write_text(out / f"{item.name}.svg", style.svg(figure, alt=alt, themed=False))
         durable.write_bytes(out / f"{item.name}.png", style.png(figure))
         written += [out / f"{item.name}.svg", out / f"{item.name}.png"]
+    if ITEMS["table-mnist"] in items and (found := by_seconds(results)):
+        durable.make_directory(out)
+        alt = " ".join(curves.describe(panel) for panel in found)
+        durable.write_text(out / f"{SECONDS}.svg", style.svg(curves.curves(found), alt=alt, themed=False))
+        written.append(out / f"{SECONDS}.svg")
     return written
 
 
@@ -97,6 +102,33 @@ def _accuracy_series(run: Run, weights: str) -> list[Any]:
     steps = finite(run.summary.get("steps"))
     x, y = run.series("test", "accuracy", weights)
     return [(x * (run.epochs / steps) if steps and run.epochs else x, y)]
+
+
+SECONDS = "accuracy-over-seconds"
+_BY_SECONDS = ("scornn", "lstm", "linear-memory", "memory-blocks")
+
+
+def by_seconds(results: Results) -> list[Panel]:
+    """Test accuracy on both MNISTs against the logarithm of seconds, of each of some models the best setting."""
+    by_title: dict[str, list[Curve]] = {}
+    for task, title in _TITLES.items():
+        shown = []
+        for model in _BY_SECONDS:
+            own = [
+                name
+                for name, runs in results.runs.items()
+                if runs and name.startswith(f"{task}-") and presets()[name].config["model"]["name"] == model
+            ]
+            shown += sorted(own, key=lambda name: -max((run.best() or 0.0) for run in results.runs[name]))[:1]
+        by_title[title] = _curves(shown, results, _seconds_series)
+    labels = "seconds of training, log₁₀", "test accuracy"
+    return [Panel(title, drawn, *labels, "share") for title, drawn in by_title.items() if drawn]
+
+
+def _seconds_series(run: Run, weights: str) -> list[Any]:
+    steps, seconds = finite(run.summary.get("steps")), finite(run.summary.get("seconds"))
+    x, y = run.series("test", "accuracy", weights)
+    return [(np.log10(np.asarray(x) * (seconds / steps)), y)] if weights == "raw" and steps and seconds else []
 
 
 def _gradients(item: Item, results: Results) -> list[Panel]:

@@ -13,12 +13,17 @@ from scornn.train.tables import Table, merge
 
 
 def preset_of(config: Mapping[str, Any]) -> Preset | None:
-    """The preset that a run is of: the one it is named after, or the one with its task, model and optimizer."""
+    """The preset that a run is of: the one it is named after, or the one with its task, model and optimizer.
+
+    Of several that differ in their length alone it is the one of the run's length, or else the first.
+    """
     named = re.fullmatch(r"(.+)-s\d+", str(config.get("name") or ""))
     if named and named[1] in presets():
         return presets()[named[1]]
     own = _identity(config)
-    return next((preset for name, preset in presets().items() if _identity(whole(name)) == own), None)
+    alike = [preset for name, preset in presets().items() if _identity(whole(name)) == own]
+    length = [preset for preset in alike if whole(preset.name)["epochs"] == config.get("epochs")]
+    return next(iter([*length, *alike]), None)
 
 
 def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:

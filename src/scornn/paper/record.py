@@ -153,6 +153,8 @@ def _has_a_say(n: Number) -> bool:
 def _cells(n: Number, results: Results) -> dict[str, str]:
     assert n.published is not None
     published = number(n.published.value) if n.published.value is not None else n.published.text
+    if n.preset.beyond and n.published.value is not None and n.published.text:
+        published += f" ({n.published.text})"  # another network's
     task = {**n.preset.config["task"], **mapping(results.runs[n.preset.name][0].config.get("task"))}
     if task.get("corpus", "timit") != "timit":
         published += " on TIMIT"
