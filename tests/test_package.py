@@ -90,6 +90,11 @@ def test_no_room_reaches_back_up(path: Path) -> None:
         assert ORDER[other] < ORDER[room], f"{room} imports {other}, which stands below it"
 
 
+def test_a_module_is_read_in_one_sitting() -> None:
+    lengths = {str(path.relative_to(SOURCE)): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    assert {name: lines for name, lines in lengths.items() if lines > 400} == {}
+
+
 def test_help_does_not_import_torch() -> None:
     code = "import sys, scornn.cli; assert 'torch' not in sys.modules, 'torch'"
     subprocess.run([sys.executable, "-c", code], check=True)

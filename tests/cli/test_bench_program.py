@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,9 @@ from scornn.cli import _bench_program, main
 from scornn.nn import MODELS
 
 
-def test_every_model_has_a_size() -> None:
-    assert set(_bench_program.SIZES) == set(MODELS)
-
-
 def test_models(shared_data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(_bench_program, "SIZES", {"scornn": (8,), "lstm": (4,)})
+    small = {name: replace(MODELS[name], bench=(n,)) for name, n in (("scornn", 8), ("lstm", 4))}
+    monkeypatch.setattr("scornn.nn.MODELS", small)
     assert main(["bench", "--models", "--data", str(shared_data), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["models"]
     found = [(row["model"], row["n"], row["backend"]) for row in rows]

@@ -1,6 +1,7 @@
 """Figures and the page's small parts: what is drawn, in which colours, and how it is said in words."""
 
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from scornn.nn import MODELS
 from scornn.report import curves, figures, models, page, style
 from scornn.report.curves import Curve, Line, Panel
+from scornn.tasks import TASKS
 
 STEPS = np.arange(100.0)
 
@@ -146,7 +148,7 @@ def test_the_axis_of_accuracies_shows_every_curve_and_parts_the_best():
 
 
 def test_a_model_has_the_look_of_its_catalogue_entry_with_torch_and_without():
-    written = models._written()
+    written = models._models()
     assert set(written) == set(MODELS)
     for name, model in MODELS.items():
         assert written[name] == models.look(name) == models.Look(model.label, model.colour, model.marker)
@@ -154,6 +156,17 @@ def test_a_model_has_the_look_of_its_catalogue_entry_with_torch_and_without():
     assert models.look("mine").label == "mine"
     looks = {(model.colour % len(style.LIGHT), model.marker) for model in MODELS.values()}
     assert len(looks) == len(MODELS)
+
+
+def test_a_task_is_called_and_explained_as_it_says_itself_with_torch_and_without(monkeypatch):
+    tables = {name: entry.table() for name, entry in TASKS.items()}
+    live = {name: models.label_and_about(table) for name, table in tables.items()}
+    assert live == {name: (entry.label, entry.kind.about) for name, entry in TASKS.items()}
+    assert all(about for _, about in live.values())
+    monkeypatch.delitem(sys.modules, "scornn.tasks")
+    assert {name: models.label_and_about(table) for name, table in tables.items()} == live
+    assert models.label_and_about({"name": "pmnist"}) == live["pmnist"]
+    assert models.label_and_about({"name": "mine"}) == ("mine", "")
 
 
 def test_spectrum_shows_every_eigenvalue():

@@ -49,7 +49,7 @@ def test_a_name_or_a_tag_is_given_once() -> None:
 def test_pmnist_is_said_once() -> None:
     """In the rooms below the paper's own pages."""
     root = Path(scornn.__file__).parent
-    rooms = ("tasks", "train", "nn", "data", "metrics", "analysis")
+    rooms = ("tasks", "train", "nn", "data", "metrics", "analysis", "report")
     said = [path for room in rooms for path in (root / room).rglob("*.py") if re.search(r'"pmnist"', path.read_text())]
     assert [path.name for path in said] == ["pixel_mnist.py"]
 

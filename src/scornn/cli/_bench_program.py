@@ -6,27 +6,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-SIZES = {
-    "scornn": (170, 360, 512),
-    "rnn": (116, 360, 512),
-    "irnn": (170,),
-    "henaff": (170,),
-    "lstm": (128, 256, 512),
-    "gru": (128,),
-    "exprnn": (170,),
-    "dtriv": (170,),
-    "spectral": (170,),
-    "ornn": (256,),
-    "scurnn": (116,),
-    "full-urnn": (116, 360, 512),
-    "urnn": (512, 2170),
-    "eurnn": (512,),
-    "goru": (128,),
-    "linear-memory": (512,),
-    "memory-blocks": (128,),
-}
-"""The sizes of the paper's timing table; for models that are not in it, about as many parameters."""
-
 
 def training(data: Path | None, steps: int) -> dict[str, Any]:
     """What of a training step is not the recurrence, for the paper's scoRNN on MNIST and on copying."""
@@ -46,12 +25,13 @@ def models(data: Path | None, only: str | None, progress: Any) -> dict[str, Any]
 
     from scornn import tasks
     from scornn.analysis.timing import seconds_per_step
+    from scornn.nn import MODELS
 
     rows = []
     task = None
-    for name, sizes in SIZES.items():
+    for name, model in MODELS.items():
         backends = ("auto", "naive") if name == "lstm" else ("auto",)  # its naive loop is torch's own: a peer
-        for n, backend in product(sizes if only in (None, name) else (), backends):
+        for n, backend in product(model.bench if only in (None, name) else (), backends):
             progress(f"{name} {n}")
             config = msgspec.structs.replace(_config("mnist", name, n, data), backend=backend)
             task = task or tasks.make(config.task, config.seed, data)

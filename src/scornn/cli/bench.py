@@ -94,9 +94,10 @@ def _program(flags: Flags) -> int:
     from rich.console import Console
 
     from scornn.cli import _bench_program as program
+    from scornn.nn import MODELS
 
-    if flags.model is not None and flags.model not in program.SIZES:
-        raise UsageError(f"unknown model {flags.model!r}; the models are {', '.join(program.SIZES)}")
+    if flags.model is not None and flags.model not in MODELS:
+        raise UsageError(f"unknown model {flags.model!r}; the models are {', '.join(MODELS)}")
     report: dict[str, Any] = {}
     with Console(stderr=True).status("training steps") as status:
         if flags.training:

@@ -20,7 +20,8 @@ class Model:
     """What the program knows of a model: its class, its names, how it is drawn, and what it is.
 
     ``name`` is that of the command line, ``label`` that of tables and plots. ``colour`` is a place in the palette of
-    the reports, ``marker`` one of matplotlib's: both belong to the model in every figure.
+    the reports, ``marker`` one of matplotlib's: both belong to the model in every figure. ``bench`` are the state sizes
+    at which ``scornn bench --models`` times it: the paper's, or others with about as many parameters.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Model:
     summary: str
     equation: str
     source: str
+    bench: tuple[int, ...]
 
 
 MODELS: dict[str, Model] = {}
@@ -46,13 +48,14 @@ def model(
     summary: str = "",
     equation: str = "",
     source: str = "",
+    bench: tuple[int, ...] = (128,),
 ) -> Callable[[Layer], Layer]:
     """Enter a layer into the catalogue; its label is its name unless told otherwise."""
 
     def enter(layer: Layer) -> Layer:
         if name in MODELS:
             raise ValueError(f"a model named {name!r} is there already: {MODELS[name].layer.__qualname__}")
-        MODELS[name] = Model(name, layer, label or name, colour, marker, summary, equation, source)
+        MODELS[name] = Model(name, layer, label or name, colour, marker, summary, equation, source, bench)
         return layer
 
     return enter

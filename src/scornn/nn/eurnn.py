@@ -36,6 +36,7 @@ def check_rotations(n: int, style: str, capacity: int) -> None:
     summary="unitary by layers of rotations, tunable capacity",
     equation="W = diag(e^{iω}) R_L ⋯ R₁",
     source="Jing et al., ICML 2017",
+    bench=(512,),
 )
 class EURNN(UnitaryRecurrentLayer):
     r"""Efficient unitary network of tunable capacity (Jing, Shen, Dubček, Peurifoy, Skirlo, LeCun, Tegmark and

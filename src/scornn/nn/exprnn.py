@@ -24,6 +24,7 @@ STARTS = {"henaff": init.rotation_angles_, "cayley": init.cayley_rotations_}
     summary="orthogonal by the exponential map",
     equation="W = exp(A), Aᵀ = −A",
     source="Lezcano-Casado and Martínez-Rubio, ICML 2019",
+    bench=(170,),
 )
 class ExpRNN(OrthogonalRecurrentLayer):
     r"""Orthogonal by the exponential map (Lezcano-Casado and Martínez-Rubio, 2019).
@@ -94,6 +95,7 @@ class ExpRNN(OrthogonalRecurrentLayer):
     summary="the exponential map around a base that follows W",
     equation="W = B exp(A); every K steps B ← W, A ← 0",
     source="Lezcano-Casado, NeurIPS 2019",
+    bench=(170,),
 )
 class DTriv(ExpRNN):
     r"""Dynamic trivialisation (Lezcano-Casado, 2019): the exponential map around a base that follows W.

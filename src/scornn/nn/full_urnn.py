@@ -20,6 +20,7 @@ from scornn.ops import fourier
     summary="unitary, full capacity; needs optim.StiefelStep",
     equation="W ← (I + λB/2)⁻¹(I − λB/2)W, B = GW* − WG*",
     source="Wisdom et al., NIPS 2016",
+    bench=(116, 360, 512),
 )
 class FullURNN(UnitaryRecurrentLayer):
     r"""Unitary network of full capacity (Wisdom, Powers, Hershey, Le Roux and Atlas, 2016).

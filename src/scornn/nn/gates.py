@@ -97,6 +97,7 @@ class GatedLayer(RecurrentLayer):
     summary="long short-term memory",
     equation="c' = f ⊙ c + i ⊙ g, h' = o ⊙ tanh c'",
     source="Hochreiter and Schmidhuber, 1997",
+    bench=(128, 256, 512),
 )
 class LSTM(GatedLayer):
     r"""torch.nn.LSTM started as TensorFlow 1's BasicLSTMCell, and faster on the CPU.
@@ -170,6 +171,7 @@ class LSTM(GatedLayer):
     summary="gated recurrent unit",
     equation="h' = z ⊙ h + (1 − z) ⊙ n",
     source="Cho et al., 2014",
+    bench=(128,),
 )
 class GRU(GatedLayer):
     r"""torch.nn.GRU with Glorot-uniform kernels and a bias that makes it remember.

@@ -25,6 +25,7 @@ from scornn.ops.rung import choose
     summary="gated unit with an orthogonal matrix inside",
     equation="h' = g ⊙ h + (1 − g) ⊙ modReLU(r ⊙ (Wh) + Ux), W = R_L ⋯ R₁",
     source="Jing et al., Neural Computation 2019",
+    bench=(128,),
 )
 class GORU(OrthogonalRecurrentLayer):
     r"""Gated orthogonal recurrent unit (Jing, Gulcehre, Peurifoy, Shen, Tegmark, Soljačić and Bengio, 2017).

@@ -19,6 +19,7 @@ from scornn.nn.rnn import RNN
     summary="orthogonal at the start only",
     equation="h' = σ(Ux + Wh), W = exp(A) at the start",
     source="Henaff, Szlam and LeCun, ICML 2016",
+    bench=(170,),
 )
 class Henaff(RNN):
     r"""A plain network that starts at a random rotation (Henaff, Szlam and LeCun, 2016).

@@ -31,6 +31,7 @@ STARTS = ("uniform", "spaced", "cayley")
     summary="orthogonal and without activation: a bank of rotations",
     equation="h' = Rh + Ux, R = diag(R(θ₁), …, R(θ_{n/2}))",
     source="beyond the paper: its network with the identity for σ",
+    bench=(512,),
 )
 class LinearMemory(OrthogonalRecurrentLayer):
     r"""A linear scoRNN in the basis where its W is plane rotations (``docs/linear.md``). Not the paper's network.

@@ -38,6 +38,7 @@ def householder_product(U: Tensor) -> Tensor:
     summary="orthogonal by Householder reflections",
     equation="W = H(u₁) ⋯ H(u_k), H(u) = I − 2uuᵀ/uᵀu",
     source="Mhammedi et al., ICML 2017",
+    bench=(256,),
 )
 class ORNN(OrthogonalRecurrentLayer):
     r"""Orthogonal by k Householder reflections (Mhammedi, Hellicar, Rahman and Bailey, 2017).

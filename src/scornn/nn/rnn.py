@@ -20,6 +20,7 @@ NONLINEARITIES = ("tanh", "relu", "leaky_relu", "identity", "modrelu")
     summary="plain recurrent network",
     equation="h' = tanh(Ux + Wh + b)",
     source="Elman, 1990",
+    bench=(116, 360, 512),
 )
 class RNN(DenseRecurrentLayer):
     r"""The plain recurrent network.
@@ -101,6 +102,7 @@ class RNN(DenseRecurrentLayer):
     summary="ReLU network started at the identity",
     equation="h' = relu(Ux + Wh + b), W = I at the start",
     source="Le et al., 2015",
+    bench=(170,),
 )
 class IRNN(RNN):
     r"""The ReLU network that starts at the identity (Le, Jaitly and Hinton, 2015).

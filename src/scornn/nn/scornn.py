@@ -112,6 +112,7 @@ class _ScaledCayley(OrthogonalMatrix):
     summary="orthogonal by the scaled Cayley transform",
     equation="W = (I + A)⁻¹(I − A)D, Aᵀ = −A, D = diag(±1)",
     source="Helfrich, Willmott and Ye, ICML 2018",
+    bench=(170, 360, 512),
 )
 class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
     r"""Scaled Cayley orthogonal recurrent network: replaces :class:`torch.nn.RNN`, and remembers.

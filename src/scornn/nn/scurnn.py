@@ -35,6 +35,7 @@ def symmetric(v: Tensor, n: int) -> Tensor:
     summary="unitary by the scaled Cayley transform, phases trained",
     equation="W = (I + A)⁻¹(I − A)D, A* = −A, D = diag(e^{iθ})",
     source="Maduranga, Helfrich and Ye, AAAI 2019",
+    bench=(116,),
 )
 class ScuRNN(UnitaryRecurrentLayer):
     r"""Scaled Cayley unitary network (Maduranga, Helfrich and Ye, 2019).

@@ -41,6 +41,7 @@ def soft_orthogonality(model: nn.Module) -> Tensor:
     summary="singular values within a margin of 1",
     equation="W = P diag(s) Q, |s − 1| ≤ margin",
     source="Vorontsov et al., ICML 2017",
+    bench=(170,),
 )
 class SpectralRNN(DenseRecurrentLayer):
     r"""Singular values within a margin of 1 (Vorontsov, Trabelsi, Kadoury and Pal, 2017).

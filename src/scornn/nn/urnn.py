@@ -25,6 +25,7 @@ FFT_FROM_WITHOUT_KERNEL = 4096
     summary="unitary, restricted capacity",
     equation="W = D₃R₂F⁻¹D₂ΠR₁FD₁",
     source="Arjovsky, Shah and Bengio, ICML 2016",
+    bench=(512, 2170),
 )
 class URNN(UnitaryRecurrentLayer):
     r"""Unitary evolution network of restricted capacity (Arjovsky, Shah and Bengio, 2016).

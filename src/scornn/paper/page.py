@@ -19,9 +19,9 @@ from scornn.paper.results import Number, Results, label, records, spread
 from scornn.paper.verdict import gradient_moments
 from scornn.report import page, style
 from scornn.report.models import look
-from scornn.report.page import Cell, Details, Figure, Heading, Prose, Section, Table, Value, duration, number
+from scornn.report.page import Cell, Details, Figure, Heading, Prose, Section, Table, Value, duration, number, words
 from scornn.report.runs import Run, finite, mapping
-from scornn.report.tasks import explain, metric_words
+from scornn.report.settings import explain
 
 _EXPLAINED = ("fig-copying", "fig-adding", "table-mnist", "table-timit")
 Searches = Mapping[str, Sequence[Section]]
@@ -224,9 +224,7 @@ def _others(results: Results) -> list[Section]:
     for run in results.others:
         size = f" n={run.hidden}" if run.hidden else ""
         row: dict[str, Value] = {"run": f"{look(run.model).label}{size}, {run.name}"}
-        row["last test figure"] = (
-            f"{metric_words(run.headline, run.task)} {number(run.final(run.evaluation, run.headline))}"
-        )
+        row["last test figure"] = f"{words(run.headline, run.task)} {number(run.final(run.evaluation, run.headline))}"
         row |= {"loss": run.final(run.evaluation, "loss"), "baseline": run.baseline, "differs in": difference(run)}
         row |= {"iterations": finite(run.summary.get("steps")), "time": duration(finite(run.summary.get("seconds")))}
         rows.append(row | {"seed": str(run.config.get("seed"))})

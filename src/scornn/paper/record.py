@@ -21,10 +21,10 @@ from scornn.paper.page import counted, difference
 from scornn.paper.results import Number, Results, collect, label, spread
 from scornn.paper.verdict import ENOUGH
 from scornn.report import spectrum
-from scornn.report.page import duration, number
+from scornn.report.models import label_and_about
+from scornn.report.page import duration, number, words
 from scornn.report.runs import finite, mapping
 from scornn.report.runs import read as read_run
-from scornn.report.tasks import metric_words
 from scornn.tasks import catalogue
 
 LARGEST = 200_000
@@ -158,7 +158,7 @@ def _cells(n: Number, results: Results) -> dict[str, str]:
     task = {**n.preset.config["task"], **mapping(results.runs[n.preset.name][0].config.get("task"))}
     if task.get("corpus", "timit") != "timit":
         published += " on TIMIT"
-    problem = {"mnist": "permuted MNIST" if task.get("permuted") else "MNIST"}.get(task["name"], task["name"])
+    problem = label_and_about(task)[0]
     problem += f", T = {task['length']}" if "length" in task else ""
     problem += f" ({task['corpus']})" if "corpus" in task else ""
     return {
@@ -196,7 +196,7 @@ def summary(results: Results) -> str:
         lines += ["| run | preset | best | averaged | steps | time | machine | code |", "|---" * 8 + "|"]
     for name, run in runs:
         machine = str(mapping(run.summary.get("machine")).get("processor", ""))
-        best = f"{metric_words(run.headline, run.task)} {number(run.best())}"
+        best = f"{words(run.headline, run.task)} {number(run.best())}"
         averaged = number(run.best("average")) if run.has_average else ""
         steps, time = number(finite(run.summary.get("steps"))), duration(finite(run.summary.get("seconds")))
         code = str(mapping(run.summary.get("versions")).get("scornn", ""))
@@ -214,7 +214,7 @@ def summary(results: Results) -> str:
     for name, sweep in results.sweeps.items():
         metric, goal, split = sweep["plan"]["objective"]
         values = [trial["value"] for trial in sweep["trials"] if trial["value"] is not None]
-        best = f"{split} {metric_words(metric, '')} {number((max if goal == 'max' else min)(values, default=None))}"
+        best = f"{split} {words(metric)} {number((max if goal == 'max' else min)(values, default=None))}"
         over = "; ".join(sweep["plan"]["over"])
         lines.append(f"| [{name}](sweeps/{name}.json) | {len(sweep['trials'])} | {over} | {best} |")
     return "\n".join([*lines, ""])

@@ -162,8 +162,10 @@ def number(value: str | float | None) -> str:
     return f"{mantissa}e{int(exponent)}" if exponent else mantissa
 
 
-def words(metric: str) -> str:
-    """The name of a metric as people write it."""
+def words(metric: str, task: str = "") -> str:
+    """The name of a metric as people write it; of speech it says whether it is padded."""
+    if task == "speech" and metric in ("mse", "loss"):
+        return f"{_METRICS['mse']} (not padded)"
     return _METRICS.get(metric, metric.replace("_", " "))
 
 

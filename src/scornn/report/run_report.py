@@ -26,10 +26,10 @@ from scornn.report.page import (
     duration,
     number,
     render,
+    words,
 )
 from scornn.report.runs import Run, find, finite, read
-from scornn.report.settings import Problem, Setting, differing, flatten, problems, setting_name
-from scornn.report.tasks import explain, metric_words
+from scornn.report.settings import Problem, Setting, differing, explain, flatten, problems, setting_name
 
 _MOST_SPECTRA = 12
 _FIRST = ("model.name", "model.hidden")
@@ -106,7 +106,7 @@ def _card(setting: Setting) -> Card:
         unfinished = "" if all(r.finished for r in setting.runs) else ", not finished"
         lines.append(f"{span} steps, {duration(_mean_of(setting.runs, 'seconds'))}{unfinished}")
     value = number(statistics.fmean(values)) if values else MISSING
-    name = f"{run.evaluation} {metric_words(run.headline, run.task)}"
+    name = f"{run.evaluation} {words(run.headline, run.task)}"
     return Card(setting.label, value, name, lines, setting.line)
 
 
@@ -122,7 +122,7 @@ def _curves(problem: Problem) -> Figures:
         panels.append(Panel(_title(evaluation, "loss"), loss, ylabel="loss", marks=marks))
     if headline != "loss" or evaluation != "train":
         shared = marks if same else []
-        name = metric_words(headline, run.task)
+        name = words(headline, run.task)
         panels.append(Panel(_title(evaluation, name), figure_of, ylabel="loss" if same else name, marks=shared))
     sizes = [r.hidden for r in problem.runs if r.hidden and r.last("orthogonality") is not None]
     panels.append(curves.orthogonality(_series(problem, None, "orthogonality"), sizes))
@@ -181,7 +181,7 @@ def _results(problem: Problem) -> Table:
     """A row for each run: its figures first, then what they cost and where they come from."""
     first = problem.runs[0]
     evaluation, headline = first.evaluation, first.headline
-    name = metric_words(headline, first.task)
+    name = words(headline, first.task)
     rows: list[dict[str, Value]] = []
     for setting in problem.settings:
         for run in setting.runs:
@@ -194,7 +194,7 @@ def _results(problem: Problem) -> Table:
                 row["best averaged"] = run.best("average")
             row["chosen on validation"] = run.chosen()
             for key in _metrics(problem, evaluation):
-                row[f"{evaluation} {metric_words(key, '')}"] = run.final(evaluation, key)
+                row[f"{evaluation} {words(key)}"] = run.final(evaluation, key)
             if evaluation == "test":
                 row[f"valid {name}"] = run.final("valid", headline)
             row |= {

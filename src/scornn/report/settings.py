@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scornn.report.curves import Line
-from scornn.report.models import look
+from scornn.report.models import label_and_about, look
 from scornn.report.runs import Run, finite, mapping
 
 _PROBLEM = ("length", "permuted", "dataset", "corpus")
@@ -19,7 +19,6 @@ _NOT_A_SETTING = (
     *("format", "seed", "name", "data", "threads"),
     *("eval_every", "checkpoint_every", "log_every", "stop_when"),
 )
-_LABELS = {"copying": "Copying", "adding": "Adding", "speech": "Speech"}
 _NAMES = {
     "optimizer.rest.lr": "rate",
     "optimizer.recurrent.lr": "rate of A",
@@ -143,14 +142,23 @@ def _identity(run: Run) -> str:
 
 
 def _title(run: Run) -> str:
-    task = mapping(run.config.get("task"))
-    permuted = task.get("permuted") is True or run.task == "pmnist"
-    if "mnist" in run.task:
-        data = "Fashion-MNIST" if task.get("dataset") == "fashion" else "MNIST"
-        return f"Permuted {data}" if permuted else data
-    title = _LABELS.get(run.task, run.task)
-    return title + "".join(
+    task = {"name": run.task, **mapping(run.config.get("task"))}
+    label, _ = label_and_about(task)
+    if "MNIST" in label:  # whichever the data set, in place of its key
+        return _capital(label.replace("MNIST", "Fashion-MNIST") if task.get("dataset") == "fashion" else label)
+    return _capital(label) + "".join(
         f", {'T = ' if key == 'length' else ''}{task[key]}"
         for key in _PROBLEM
         if isinstance(task.get(key), int | str) and not isinstance(task.get(key), bool)
     )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def explain(run: Run, *, length: bool = True) -> str:
+    """A sentence or two on the task of a run, with its length; empty for a task that says nothing of itself."""
+    task = {"name": run.task, **mapping(run.config.get("task"))}
+    steps = f"{task['length']:,} " if length and isinstance(task.get("length"), int) else ""
+    return label_and_about(task)[1].replace("{steps}", steps)

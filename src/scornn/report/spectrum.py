@@ -85,7 +85,7 @@ def _of_checkpoint(run: Path, newest: tuple[int, Path]) -> list[Spectrum]:
     model = mapping(config.get("model"))
     saved = checkpoints.load(newest[1]).model
     weights = {key.removeprefix("layer."): value for key, value in saved.items() if key.startswith("layer.")}
-    size = _input_size(weights, str(mapping(config.get("task")).get("name")))
+    size = weights["weight_ih_l0"].shape[-1]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(config.get("seed", 0)))
         layer: Any = nn.build(str(model["name"]), size, model["hidden"], **mapping(model.get("options")))
@@ -100,18 +100,6 @@ def _of_checkpoint(run: Path, newest: tuple[int, Path]) -> list[Spectrum]:
         matrix = np.asarray(W.to("cpu", torch.complex128 if W.is_complex() else torch.float64).numpy())
         found.append(Spectrum(np.linalg.eigvals(matrix), step))
     return found
-
-
-def _input_size(weights: dict[str, Any], task: str) -> int:
-    """m, of U where the layer has it, or else of the task."""
-    if "weight_ih_l0" in weights:
-        return int(weights["weight_ih_l0"].shape[-1])
-    from scornn.tasks import TASKS
-
-    size = next((entry.kind.input_size for entry in TASKS.values() if entry.tag == task), None)
-    if size is None:
-        raise CheckpointError(f"the input size of the layer is unknown: no weight_ih_l0, and the task is {task}")
-    return int(size)
 
 
 def _read_file(path: Path) -> tuple[list[Spectrum], str]:

@@ -3,7 +3,8 @@
 import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 import torch
@@ -66,13 +67,19 @@ class Task(ABC):
     """The key of the metric that people compare, and whether more of it is better."""
     goal: Literal["max", "min"]
 
-    @abstractmethod
-    def size(self, split: str) -> int:
-        """The number of samples in a split."""
+    about: str = ""
+    """What a reader must know to read its figures; ``{steps}`` stands for the length T, or nothing."""
 
-    @abstractmethod
+    def __init__(self, config: Any, seed: int, data: Path | None = None) -> None:
+        self.config, self.seed = config, seed
+
+    def size(self, split: str) -> int:
+        """The number of samples in a split: the config's, unless a task says otherwise."""
+        return int(self.config.train_size if split == "train" else self.config.test_size)
+
     def batch_size(self, split: str) -> int:
-        """The number of samples in a batch of a split (the last may be smaller)."""
+        """The number of samples in a batch of a split (the last may be smaller): the config's, too."""
+        return int(self.config.batch if split == "train" else self.config.eval_batch)
 
     @abstractmethod
     def batch(self, split: str, epoch: int, step: int) -> Batch:

@@ -61,10 +61,14 @@ class PixelMnist(Task):
     baseline = math.log(10)
     headline = "accuracy"
     goal = "max"
+    about = (
+        "The 784 pixels of an image are read one at a time, row by row or, permuted, in one fixed random order, and "
+        "the class is asked at the end. Accuracy is the share of test images that are classified right: 0.1 by "
+        "guessing, 1 at best."
+    )
 
     def __init__(self, config: PixelMnistConfig, seed: int, data: Path | None = None) -> None:
-        self.config = config
-        self.seed = seed
+        super().__init__(config, seed)
         images = mnist.load(config.dataset, data)
         train, train_labels = images.train_images, images.train_labels
         used = slice(VALID, VALID + config.train_size)
@@ -85,9 +89,6 @@ class PixelMnist(Task):
 
     def size(self, split: str) -> int:
         return len(self._samples[split][1])
-
-    def batch_size(self, split: str) -> int:
-        return self.config.batch if split == "train" else self.config.eval_batch
 
     def batch(self, split: str, epoch: int, step: int) -> Batch:
         """Inputs (784, B, 1), targets (B,). Training images come in an order drawn for the epoch."""

@@ -51,7 +51,7 @@ class SpeechConfig(TaskConfig, frozen=True, kw_only=True, tag="speech"):
     eval_batch: Annotated[int, Meta(ge=1, le=100_000), Role.RUN] = 64
 
 
-@task("speech", SpeechConfig, label="Speech", smoke={"batch": 4})
+@task("speech", SpeechConfig, label="speech", smoke={"batch": 4})
 class Speech(Task):
     """Next-frame prediction on one corpus. ``notes`` says what is missing, skipped or held out."""
 
@@ -61,10 +61,15 @@ class Speech(Task):
     splits = corpora.SPLITS
     headline = "mse"
     goal = "min"
+    about = (
+        "From the frames of a recording up to now the next one is predicted, as log-magnitudes of 129 frequencies; who "
+        "answers that it is as the present one has the baseline. The mean squared error (MSE) not padded is taken over "
+        "the frames that exist; padded, it is divided by the frames of the longest recording, as the paper most likely "
+        "did, and so is smaller."
+    )
 
     def __init__(self, config: SpeechConfig, seed: int, data: Path | None = None) -> None:
-        self.config = config
-        self.seed = seed
+        super().__init__(config, seed)
         corpus = corpora.load(config.corpus, data, allow_partial=config.allow_partial)
         self.rate = corpus.rate
         self.features = features.load(corpus, allow_partial=config.allow_partial)
@@ -88,9 +93,6 @@ class Speech(Task):
 
     def size(self, split: str) -> int:
         return len(self._members[split])
-
-    def batch_size(self, split: str) -> int:
-        return self.config.batch if split == "train" else self.config.eval_batch
 
     def members(self, split: str, epoch: int, step: int) -> NDArray[np.int64]:
         """The utterances of a batch, as indices into ``features``, longest first."""
