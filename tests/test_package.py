@@ -95,9 +95,10 @@ def test_a_module_is_read_in_one_sitting() -> None:
     assert {name: lines for name, lines in lengths.items() if lines > 400} == {}
 
 
-def test_help_does_not_import_torch() -> None:
+def test_help_does_not_import_torch_nor_the_layers_scipy() -> None:
     code = "import sys, scornn.cli; assert 'torch' not in sys.modules, 'torch'"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    layers = "import scornn.nn; assert 'scipy' not in sys.modules, 'scipy'"
+    subprocess.run([sys.executable, "-c", f"{code}; {layers}"], check=True)
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -35,7 +35,37 @@ FLAVOURS = {
 }
 
 
-class RMSprop(Optimizer):
+class _ByGroup(Optimizer):
+    """An optimizer whose step is an :meth:`update` of each group."""
+
+    def update(self, group: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            self.update(group)
+        return loss
+
+
+def _check_rates(lr: float, decay: float, eps: float) -> None:
+    if not 0 <= lr < float("inf"):
+        raise ValueError(f"lr must be a finite number of at least 0, got {lr}")
+    if not 0 <= decay < 1:
+        raise ValueError(f"decay must lie in [0, 1), got {decay}")
+    if not 0 <= eps < float("inf"):
+        raise ValueError(f"eps must be a finite number of at least 0, got {eps}")
+
+
+class RMSprop(_ByGroup):
     r"""RMSprop in the flavours of TensorFlow 1, of the Theano programs, and of torch.
 
     .. math::
@@ -80,47 +110,31 @@ class RMSprop(Optimizer):
             raise ValueError(f"unknown flavour {flavour!r} of RMSprop; expected one of {', '.join(FLAVOURS)}")
         chosen = FLAVOURS[flavour]
         decay, eps = chosen.decay if decay is None else decay, chosen.eps if eps is None else eps
-        if not 0 <= lr < float("inf"):
-            raise ValueError(f"lr must be a finite number of at least 0, got {lr}")
-        if not 0 <= decay < 1:
-            raise ValueError(f"decay must lie in [0, 1), got {decay}")
-        if not 0 <= eps < float("inf"):
-            raise ValueError(f"eps must be a finite number of at least 0, got {eps}")
+        _check_rates(lr, decay, eps)
         super().__init__(params, {"lr": lr, "flavour": flavour, "decay": decay, "eps": eps})
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            flavour = FLAVOURS[group["flavour"]]
-            params = [p for p in group["params"] if p.grad is not None]
-            if not params:
-                continue
-            grads: list[Tensor] = [p.grad for p in params]
-            for p in params:
-                if "square_avg" not in self.state[p]:
-                    self.state[p]["square_avg"] = torch.full_like(p, flavour.start, memory_format=torch.preserve_format)
-            squares = [self.state[p]["square_avg"] for p in params]
-            torch._foreach_mul_(squares, group["decay"])
-            torch._foreach_addcmul_(squares, grads, grads, value=1 - group["decay"])
-            if flavour.eps_inside:
-                scale = torch._foreach_add(squares, group["eps"])
-                torch._foreach_sqrt_(scale)
-            else:
-                scale = torch._foreach_sqrt(squares)
-                torch._foreach_add_(scale, group["eps"])
-            torch._foreach_addcdiv_(params, grads, scale, value=-group["lr"])
-        return loss
+    def update(self, group: dict[str, Any]) -> None:
+        flavour = FLAVOURS[group["flavour"]]
+        params = [p for p in group["params"] if p.grad is not None]
+        if not params:
+            return
+        grads: list[Tensor] = [p.grad for p in params]
+        for p in params:
+            if "square_avg" not in self.state[p]:
+                self.state[p]["square_avg"] = torch.full_like(p, flavour.start, memory_format=torch.preserve_format)
+        squares = [self.state[p]["square_avg"] for p in params]
+        torch._foreach_mul_(squares, group["decay"])
+        torch._foreach_addcmul_(squares, grads, grads, value=1 - group["decay"])
+        if flavour.eps_inside:
+            scale = torch._foreach_add(squares, group["eps"])
+            torch._foreach_sqrt_(scale)
+        else:
+            scale = torch._foreach_sqrt(squares)
+            torch._foreach_add_(scale, group["eps"])
+        torch._foreach_addcdiv_(params, grads, scale, value=-group["lr"])
 
 
-class StiefelStep(Optimizer):
+class StiefelStep(_ByGroup):
     r"""The multiplicative step of the full-capacity uRNN: W moves along the unitary matrices by a Cayley transform.
 
     .. math::
@@ -151,38 +165,22 @@ class StiefelStep(Optimizer):
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, rms: bool = False, decay: float = 0.9, eps: float = 1e-8
     ) -> None:
-        if not 0 <= lr < float("inf"):
-            raise ValueError(f"lr must be a finite number of at least 0, got {lr}")
-        if not 0 <= decay < 1:
-            raise ValueError(f"decay must lie in [0, 1), got {decay}")
-        if not 0 <= eps < float("inf"):
-            raise ValueError(f"eps must be a finite number of at least 0, got {eps}")
+        _check_rates(lr, decay, eps)
         super().__init__(params, {"lr": lr, "rms": rms, "decay": decay, "eps": eps})
         for p in (p for group in self.param_groups for p in group["params"]):
             if p.dim() != 3 or p.shape[0] != p.shape[1] or p.shape[2] != 2:
                 raise ValueError(f"expected unitary matrices as (Re, Im) of shape (n, n, 2), got {tuple(p.shape)}")
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                g = self._normalised(p, group) if group["rms"] else p.grad
-                g = g.clone(memory_format=torch.contiguous_format)  # DDP's gradients may begin at an odd place
-                W, G = torch.view_as_complex(p), torch.view_as_complex(g)
-                B = G @ W.mH - W @ G.mH
-                I = torch.eye(W.shape[0], dtype=W.dtype, device=W.device)
-                W.copy_(torch.linalg.solve(I + group["lr"] / 2 * B, (I - group["lr"] / 2 * B) @ W))
-        return loss
+    def update(self, group: dict[str, Any]) -> None:
+        for p in group["params"]:
+            if p.grad is None:
+                continue
+            g = self._normalised(p, group) if group["rms"] else p.grad
+            g = g.clone(memory_format=torch.contiguous_format)  # DDP's gradients may begin at an odd place
+            W, G = torch.view_as_complex(p), torch.view_as_complex(g)
+            B = G @ W.mH - W @ G.mH
+            I = torch.eye(W.shape[0], dtype=W.dtype, device=W.device)
+            W.copy_(torch.linalg.solve(I + group["lr"] / 2 * B, (I - group["lr"] / 2 * B) @ W))
 
     def _normalised(self, p: Tensor, group: dict[str, Any]) -> Tensor:
         state = self.state[p]

@@ -26,10 +26,7 @@ from torch import nn
 from scornn import durable
 from scornn.data import features, stft
 from scornn.data.progress import bar
-from scornn.metrics.base import ScoreRefused, ScoreUnavailable, Signal
-from scornn.metrics.pesq import pesq
-from scornn.metrics.segsnr import segsnr
-from scornn.metrics.stoi import stoi
+from scornn.metrics.scores import ScoreRefused, ScoreUnavailable, Signal, pesq, segsnr, stoi
 from scornn.tasks.speech import Speech
 
 SCORES: dict[str, Callable[[Signal, Signal, int], float]] = {"segsnr": segsnr, "stoi": stoi, "pesq": pesq}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import scipy.linalg
 import torch
 from torch import Tensor, nn
 
@@ -248,6 +247,8 @@ def schur(W: Tensor) -> tuple[Bank, Tensor]:
 
     W is normal, so that its Schur form has no entries beside the blocks.
     """
+    import scipy.linalg  # its import would cost every start
+
     S, Q = (torch.from_numpy(part) for part in scipy.linalg.schur(W.detach().double().cpu().numpy(), output="real"))
     n, k = len(S), 0
     angles: list[float] = []

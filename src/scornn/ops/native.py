@@ -27,7 +27,6 @@ from scornn.ops.rung import (
     Operands,
     Rung,
     empty_states,
-    reading_operator,
     recurrence_operator,
 )
 
@@ -285,6 +284,5 @@ def _why_not() -> str | None:
 vars(_why_not)["_dynamo_marked_constant"] = True
 
 recurrence = recurrence_operator("native", _forward, _backward)
-RUNG = Rung(
-    "native", recurrence, _why_not, refuses, read=reading_operator("native_reading", _forward, _backward, "native")
-)
+reading = recurrence_operator("native_reading", _forward, _backward, "native", reads=True)
+RUNG = Rung("native", recurrence, _why_not, refuses, read=reading)

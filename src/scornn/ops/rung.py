@@ -68,9 +68,6 @@ class Gradients(NamedTuple):
 Run = Callable[..., tuple[Tensor, ...]]
 """A differentiable operator."""
 
-Recurrence = Callable[..., tuple[Tensor, Tensor]]
-"""That of a recurrence: the fields of :class:`Operands` to the states and the last ones."""
-
 
 def _everywhere(x: Tensor) -> str | None:
     return None
@@ -145,59 +142,42 @@ def empty_states(x: Tensor, h0: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
     return x.new_empty(*x.shape[:-1], h0.shape[-1]), h0.new_empty(h0.shape)
 
 
-def recurrence_operator(name: str, forward: Forward, backward: Backward, backend: str | None = None) -> Recurrence:
-    """Register a recurrence whose backward reads the states alone, as ``scornn::{name}_forward``."""
+def recurrence_operator(
+    name: str, forward: Forward, backward: Backward, backend: str | None = None, *, reads: bool = False
+) -> Run:
+    """Register a recurrence whose backward reads the states alone, as ``scornn::{name}_forward``.
 
-    def forward_op(*arguments: Any) -> tuple[Tensor, ...]:
-        return forward(Operands(*arguments))
+    With ``reads`` it takes V and c of a head after b, and gives y as a third result.
+    """
+    inputs = 7 if reads else 5
 
-    def backward_op(grads: Any, kept: Any, arguments: Any, needs: Any) -> Gradients | list[Tensor | None]:
-        return list(backward(Incoming(*grads), Operands(*arguments), kept[0], Needs(*needs)))[:5]
+    def parted(arguments: Any) -> tuple[Any, ...]:
+        operands = Operands(*arguments[:5], *arguments[inputs:])
+        return (operands, Head(*arguments[5:7])) if reads else (operands,)
 
-    run: Recurrence = register(
-        name,
-        f"{_TENSORS}, {_SETTINGS}",
-        forward_op,
-        empty_states,
-        backward_op,
-        inputs=5,
-        results=2,
-        differentiable=2,
-        kept=(0,),
-        second_derivative=no_second_derivative(backend or name),
-        flops=recurrence_flops,
-    )
-    return run
-
-
-def reading_operator(name: str, forward: Forward, backward: Backward, backend: str) -> Run:
-    """As :func:`recurrence_operator`, with a head that is read in the same pass."""
-
-    def forward_op(*arguments: Any) -> tuple[Tensor, ...]:
-        return forward(Operands(*arguments[:5], *arguments[7:]), Head(*arguments[5:7]))
-
-    def backward_op(grads: Any, kept: Any, arguments: Any, needs: Any) -> Gradients:
-        operands, head = Operands(*arguments[:5], *arguments[7:]), Head(*arguments[5:7])
-        return backward(Incoming(*grads), operands, kept[0], Needs(*needs), head)
+    def backward_op(grads: Any, kept: Any, arguments: Any, needs: Any) -> list[Tensor | None]:
+        operands, *head = parted(arguments)
+        return list(backward(Incoming(*grads), operands, kept[0], Needs(*needs), *head))[:inputs]
 
     def empty_results(*arguments: Any) -> tuple[Tensor, ...]:
         x, V = arguments[0], arguments[5]
-        return *empty_states(*arguments), x.new_empty(*x.shape[:-1], V.shape[0])
+        y = (x.new_empty(*x.shape[:-1], V.shape[0]),) if reads else ()
+        return *empty_states(*arguments), *y
 
     def flops(*shapes: Any) -> int:
-        return recurrence_flops(*shapes) + int(2 * math.prod(shapes[0][:-1]) * math.prod(shapes[5]))
+        return recurrence_flops(*shapes) + (2 * math.prod(shapes[0][:-1]) * math.prod(shapes[5]) if reads else 0)
 
     run: Run = register(
         name,
-        f"{_TENSORS}, Tensor V, Tensor c, {_SETTINGS}",
-        forward_op,
+        f"{_TENSORS}, {'Tensor V, Tensor c, ' * reads}{_SETTINGS}",
+        lambda *arguments: forward(*parted(arguments)),
         empty_results,
         backward_op,
-        inputs=7,
-        results=3,
-        differentiable=3,
+        inputs=inputs,
+        results=2 + reads,
+        differentiable=2 + reads,
         kept=(0,),
-        second_derivative=no_second_derivative(backend),
+        second_derivative=no_second_derivative(backend or name),
         flops=flops,
     )
     return run
