@@ -142,6 +142,15 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
 
 
+def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The object of a JSON file; empty where there is none that can be read."""
+    try:
+        value = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def remove_temporaries(directory: str | os.PathLike[str]) -> list[Path]:
     """Remove what writers killed in mid-write left in ``directory``; return the paths.
 

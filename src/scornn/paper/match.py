@@ -9,7 +9,7 @@ from scornn.paper.experiments import Preset
 from scornn.paper.presets import presets
 from scornn.report.settings import setting_name
 from scornn.train.config import build, role, to_table
-from scornn.train.tables import Table, merge
+from scornn.train.tables import Table, flat, merge
 
 
 def preset_of(config: Mapping[str, Any]) -> Preset | None:
@@ -29,7 +29,7 @@ def preset_of(config: Mapping[str, Any]) -> Preset | None:
 def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:
     """What the run sets otherwise than its preset, its length left aside: "T 40 instead of 1,000"."""
     found = []
-    here, there = _flat(config), _flat(whole(preset.name))
+    here, there = flat(config), flat(whole(preset.name))
     for key in (k for k in {**there, **here} if k != "task.eval_batch" and (k.startswith("task.") or not role(k))):
         if here.get(key) != there.get(key) and key in here:
             name = setting_name(key)
@@ -63,14 +63,14 @@ def _lengths(summary: Mapping[str, Any], preset: Preset) -> tuple[Any, Any, str]
 
 def sizes(config: Mapping[str, Any]) -> list[str]:
     """The sizes of a reduced run in words: "n 8", "T 20"."""
-    here = _flat(config)
+    here = flat(config)
     keys = ("model.hidden", "task.length", "task.batch", "task.train_size", "task.corpus")
     return [f"{setting_name(key)} {_number(here[key])}" for key in keys if key in here]
 
 
 def is_reduced(config: Mapping[str, Any], preset: Preset) -> bool:
     """Whether the network or the problem itself is another than the paper's, as in a smoke run."""
-    here, there = _flat(config), _flat(whole(preset.name))
+    here, there = flat(config), flat(whole(preset.name))
     return any(here.get(key) != there.get(key) for key in ("model.hidden", "task.length"))
 
 
@@ -82,14 +82,7 @@ def whole(name: str) -> Table:
 
 def _identity(config: Mapping[str, Any]) -> Table:
     """What makes a run the one of its preset: all that is set, so that a run of before an option existed has it too."""
-    return {key: value for key, value in _flat(config).items() if value is not None and not role(key)}
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Table:
-    flat: Table = {}
-    for key, value in table.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
+    return {key: value for key, value in flat(config).items() if value is not None and not role(key)}
 
 
 def _number(value: Any) -> str:

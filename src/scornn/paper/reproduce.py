@@ -5,7 +5,6 @@
 run, and why.
 """
 
-import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,7 +97,7 @@ def reproduce(items: list[Item], request: Request) -> Outcome:
                 overview.say(f"{job.name}: {word}")
                 break
             overview.end(word)
-    known = _read(request.out / "missing.json")
+    known = durable.read_object(request.out / "missing.json")
     ran = {job.preset.name for job in jobs}
     kept = {name: reason for name, reason in known.items() if name not in ran}
     durable.write_json(request.out / "missing.json", {**kept, **outcome.missing})
@@ -163,7 +162,7 @@ def _train(job: _Job, request: Request, plan: dict[str, Any], overview: Overview
         wanted = config
         if job.seconds is not None:
             wanted = limited(job.preset.name, config, job.seconds, plan, request)
-        summary = _read(path / "summary.json")
+        summary = durable.read_object(path / "summary.json")
         if summary.get("finished") is True and _reached(summary, wanted):
             word, signal = "already there", 0
         else:
@@ -192,8 +191,8 @@ def _afterwards(job: _Job, path: Path, request: Request) -> None:
         gradients.of_run(path, data=request.data)
     first = job.preset.name == job.item.presets[0]
     if job.item.name == "table-timit" and (first or request.scale != "smoke"):
-        steps = _read(path / "summary.json").get("steps")
-        if _read(path / "audio" / "of.json").get("steps") != steps:
+        steps = durable.read_object(path / "summary.json").get("steps")
+        if durable.read_object(path / "audio" / "of.json").get("steps") != steps:
             task, engine, _ = program.load(path, best=True, data=request.data)
             assert isinstance(task, tasks.Speech)
             evaluate_audio(engine.model, task, path / "audio", progress=False, shown=_SHOWN_UTTERANCES)
@@ -267,7 +266,7 @@ def _time(job: _Job, request: Request, plan: dict[str, Any], overview: Overview)
 def open_plan(request: Request, items: list[Item]) -> dict[str, Any]:
     """The plan of a directory, whose runs are all of one scale."""
     durable.make_directory(request.out / "runs")
-    plan = _read(request.out / "plan.json") or {"scale": request.scale, "costs": {}}
+    plan = durable.read_object(request.out / "plan.json") or {"scale": request.scale, "costs": {}}
     if plan.get("scale") != request.scale or not isinstance(plan.get("costs"), dict):
         raise UsageError(
             f"{request.out} holds runs of the scale {plan.get('scale')!r}, not {request.scale!r}: choose another --out"
@@ -276,14 +275,6 @@ def open_plan(request: Request, items: list[Item]) -> dict[str, Any]:
     plan["items"] = [name for name in ITEMS if name in asked]
     durable.write_json(request.out / "plan.json", plan)
     return plan
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _few(names: set[str]) -> str:

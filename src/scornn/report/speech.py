@@ -5,7 +5,6 @@ in dB), ``<utt>.true.wav`` and ``<utt>.predicted.wav``, and ``scores.json``.
 """
 
 import io
-import json
 import wave
 import zipfile
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scornn import durable
 from scornn.report import figures, style
 from scornn.report.page import Figure, Figures, Heading, Prose, Section, Table, words
 from scornn.report.runs import clean, finite, mapping
@@ -136,10 +136,7 @@ def _rate(sound: bytes | None) -> int:
 
 def _read(run: Path) -> dict[str, Any]:
     """``scores.json``, empty where there is none that can be read."""
-    try:
-        return mapping(clean(json.loads((run / "audio" / "scores.json").read_text(encoding="utf-8"))))
-    except (OSError, ValueError, RecursionError):
-        return {}
+    return mapping(clean(durable.read_object(run / "audio" / "scores.json")))
 
 
 def _refusals(content: dict[str, Any]) -> list[str]:

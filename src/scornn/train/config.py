@@ -20,7 +20,7 @@ from scornn.errors import UsageError
 from scornn.roles import Role, role_of, roles
 from scornn.tasks import TASKS, TaskConfig
 from scornn.train.schedule import Schedule
-from scornn.train.tables import Table, merge
+from scornn.train.tables import Table, flat, merge
 from scornn.train.validate import convert
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -176,16 +176,9 @@ def config_hash(config: Config) -> str:
 
 def differences(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
     """The dotted keys in which two courses of training differ, and both values; what is free is left out."""
-    a, b = (_flat(_only_set(to_table(config))) for config in (before, now))
+    a, b = (flat(_only_set(to_table(config))) for config in (before, now))
     keys = (key for key in {**a, **b} if role(key) is not Role.FREE)
     return {key: (a.get(key), b.get(key)) for key in keys if a.get(key) != b.get(key)}
-
-
-def _flat(table: Table, prefix: str = "") -> Table:
-    flat: Table = {}
-    for key, value in table.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return flat
 
 
 def _only_set(table: Table) -> Table:

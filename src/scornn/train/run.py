@@ -96,12 +96,8 @@ def _is_empty(path: Path) -> bool:
 
 
 def _is_finished(path: Path, step: int | None = None) -> bool:
-    try:
-        summary = json.loads((path / "summary.json").read_bytes())
-    except (OSError, ValueError):
-        return False
-    ended = isinstance(summary, dict) and summary.get("finished") is True
-    return ended and step in (None, summary["steps"])
+    summary = durable.read_object(path / "summary.json")
+    return summary.get("finished") is True and step in (None, summary["steps"])
 
 
 def _refuse_held(path: Path) -> None:

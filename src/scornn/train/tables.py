@@ -54,6 +54,14 @@ def merge(*layers: Mapping[str, Any]) -> Table:
     return merged
 
 
+def flat(table: Mapping[str, Any], prefix: str = "") -> Table:
+    """The values by their dotted keys: ``{"model": {"hidden": 190}}`` as ``{"model.hidden": 190}``."""
+    found: Table = {}
+    for key, value in table.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
 def assign(table: Table, key: str, value: Any) -> None:
     """Set ``a.b.c`` in nested tables, making the tables on the way."""
     *parents, last = key.split(".")

@@ -127,12 +127,4 @@ def _stored(saved: checkpoint.Checkpoint, config: Config, weights: Weights, best
     tensors = saved.model if weights == "raw" else state.average_of(saved.training)
     if not tensors:
         raise CheckpointError(f"{saved.path} has no averaged weights: its run was made without optimizer.average")
-    return Stored(saved.path, config, saved.step, tensors, weights, best, _summary(run))
-
-
-def _summary(run: Path) -> dict[str, Any]:
-    try:
-        summary = json.loads((run / "summary.json").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return summary if isinstance(summary, dict) else {}
+    return Stored(saved.path, config, saved.step, tensors, weights, best, durable.read_object(run / "summary.json"))
