@@ -10,6 +10,7 @@ import torch
 
 import scornn
 from scornn.cli import main
+from scornn.report import spectrum
 from scornn.tasks import make
 from scornn.train import config as configs
 from scornn.train.distributed import World
@@ -57,6 +58,15 @@ def test_trains_resumes_and_is_exported(task: str, options: list[str], tmp_path:
     assert main(["export", str(straight), "--to", "safetensors", "--out", str(file)]) == 0
     x = torch.randn(8, 3, networks[0].task.input_size)
     assert torch.equal(scornn.load(file)(x), networks[0](x))
+
+
+def test_its_angles_are_on_the_circle_at_the_start_and_now(tmp_path: Path) -> None:
+    assert train("adding", tmp_path / "run", "optimizer.recurrent.lr=0.1", steps=2) == 0
+    (start, now), problem = spectrum.read(tmp_path / "run")
+    assert problem == ""
+    for one in (start, now):
+        assert abs(abs(one.eigenvalues) - 1).max() < 1e-6
+    assert abs(start.eigenvalues - now.eigenvalues).max() > 0.01
 
 
 def test_there_is_no_onnx_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
