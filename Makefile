@@ -34,7 +34,7 @@ docs: $(READY)
 wheels: $(READY)
 	$(BIN)/python -m pip install -q -c constraints.txt --group wheels
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/wheels.py
-	for wheel in dist/*linux*.whl; do $(BIN)/auditwheel show $$wheel || exit 1; done
+	for wheel in dist/*manylinux*.whl; do $(BIN)/auditwheel show $$wheel || exit 1; done
 	$(BIN)/twine check --strict dist/*
 
 clean:

@@ -5,6 +5,9 @@
 // through memory. Columns beyond the matrix's width fill the last panel and hold anything: nothing reads them.
 #pragma once
 #include <cstdlib>
+#if defined(_WIN32)
+#include <malloc.h>
+#endif
 
 #include "vec.h"
 
@@ -13,21 +16,37 @@ namespace SCORNN_ISA {
 
 template <class T> SCORNN_INLINE i64 panels(i64 columns) { return (columns + kPanel<T> - 1) / kPanel<T>; }
 
+// Memory that begins at a multiple of 64 bytes, or null. Windows has no posix_memalign.
+inline void *allocate_aligned(i64 bytes) {
+#if defined(_WIN32)
+    return _aligned_malloc(std::size_t(bytes), 64);
+#else
+    void *data = nullptr;
+    return posix_memalign(&data, 64, std::size_t(bytes)) == 0 ? data : nullptr;
+#endif
+}
+
+inline void free_aligned(void *data) {
+#if defined(_WIN32)
+    _aligned_free(data);
+#else
+    std::free(data);
+#endif
+}
+
 template <class T> class Panels {
   public:
     Panels() = default;
     Panels(const Panels &) = delete;
     Panels &operator=(const Panels &) = delete;
-    ~Panels() { std::free(data_); }
+    ~Panels() { free_aligned(data_); }
 
     // False where memory is short. Contents: zero.
     bool allocate(i64 rows, i64 columns) {
         stride_ = rows * kPanel<T>;
         i64 bytes = panels<T>(columns) * stride_ * i64(sizeof(T));
-        if (posix_memalign(reinterpret_cast<void **>(&data_), 64, larger<i64>(bytes, 64)) != 0) {
-            data_ = nullptr;
-            return false;
-        }
+        data_ = static_cast<T *>(allocate_aligned(larger<i64>(bytes, 64)));
+        if (!data_) return false;
         std::memset(data_, 0, bytes);
         return true;
     }

@@ -93,16 +93,41 @@ def compile_kernel(name: str, target: Target) -> Path:
         "CMAKE_SYSTEM_NAME": target.system,
         "CMAKE_SYSTEM_PROCESSOR": target.processor,
         "CMAKE_CXX_COMPILER": str(compiler),
-        "CMAKE_CXX_COMPILER_WORKS": "1",
+        # zig's compiler is known, and CMake's questions to it take minutes: each links a program.
+        "CMAKE_CXX_COMPILER_FORCED": "ON",
+        "CMAKE_CXX_COMPILER_ID": "Clang",
+        "CMAKE_CXX_COMPILER_ID_RUN": "ON",
+        "CMAKE_CXX_COMPILER_VERSION": "20",
+        "CMAKE_CXX_STANDARD_COMPUTED_DEFAULT": "17",
+        "CMAKE_CXX_EXTENSIONS_COMPUTED_DEFAULT": "ON",
         "CMAKE_INSTALL_NAME_TOOL": "true",
         "CMAKE_OSX_SYSROOT": "",
-        "CMAKE_EXE_LINKER_FLAGS": "",
-        "CMAKE_SHARED_LINKER_FLAGS": "-s" if target.system == "Linux" else "",
-        "CMAKE_MODULE_LINKER_FLAGS": "-s" if target.system == "Linux" else "",
+        # The kernel needs no C++ library, which zig would build for each target.
+        "CMAKE_MODULE_LINKER_FLAGS": "-nostdlib++" + (" -s -Wl,-z,defs" if target.system == "Linux" else ""),
     }
     run("cmake", "-S", ROOT, "-B", folder, *(f"-D{key}={value}" for key, value in settings.items()))
-    run("cmake", "--build", folder)
+    run("cmake", "--build", folder, "--parallel", "2")
+    check_library(folder / target.library, target)
     return folder / target.library
+
+
+def check_library(library: Path, target: Target) -> None:
+    """Refuse a library of another format, or one that needs more of its system than the C library.
+
+    auditwheel looks at the versions of glibc's symbols besides; of musl it knows nothing where there is glibc.
+    """
+    content = library.read_bytes()
+    magic = {"Linux": b"\x7fELF", "Darwin": b"\xcf\xfa\xed\xfe", "Windows": b"MZ"}[target.system]
+    if not content.startswith(magic):
+        raise SystemExit(f"{library} is no library of {target.system}")
+    if target.system == "Linux":
+        from elftools.elf.elffile import ELFFile
+
+        tags = ELFFile(io.BytesIO(content)).get_section_by_name(".dynamic").iter_tags("DT_NEEDED")
+        needed = {tag.needed for tag in tags}
+        known = {"libc.so"} if "musl" in target.zig else {"libc.so.6", "libm.so.6", f"ld-linux-{target.processor}.so.1"}
+        if not needed <= known:
+            raise SystemExit(f"{library} needs {', '.join(sorted(needed - known))}, which a wheel may not count on")
 
 
 def python_files() -> dict[str, bytes]:
