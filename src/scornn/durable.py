@@ -7,6 +7,7 @@ compared; ``os.replace``; fsync of the directory. Every ``OSError`` on the way b
 
 import errno
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -64,6 +65,35 @@ def make_directory(path: str | os.PathLike[str]) -> Path:
         for made in missing:
             fsync_directory(made.parent)
     return path
+
+
+def hold(descriptor: int, *, shared: bool = False) -> bool:
+    """Hold an open file until it is closed or the process dies; False where another process holds it.
+
+    ``shared`` only asks whether somebody holds it.
+    """
+    try:
+        fcntl: Any = importlib.import_module("fcntl")
+    except ImportError:
+        return _hold_on_windows(descriptor)
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _hold_on_windows(descriptor: int) -> bool:
+    """One byte far beyond the content, since nobody else may read what is locked there."""
+    msvcrt: Any = importlib.import_module("msvcrt")
+    os.lseek(descriptor, 1 << 30, os.SEEK_SET)
+    try:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    except OSError:
+        return False
+    finally:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    return True
 
 
 def sha256_file(path: str | os.PathLike[str]) -> str:

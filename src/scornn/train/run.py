@@ -103,15 +103,12 @@ def _is_finished(path: Path, step: int | None = None) -> bool:
 def _refuse_held(path: Path) -> None:
     """An error where another process trains in this directory now."""
     with suppress(FileNotFoundError), open(path / "lock", "rb") as file:
-        try:
-            fcntl = fcntl_module()
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _in_use(path, file.read(32)) from None
+        if not durable.hold(file.fileno(), shared=True):
+            raise _in_use(path, file.read(32))
 
 
 def fcntl_module() -> Any:
-    """The module, which Windows lacks: what reads a run, and does not train in one, works there without it."""
+    """The module, for what needs a lock that waits; Windows lacks it, and holds a run by :func:`durable.hold`."""
     try:
         return importlib.import_module("fcntl")
     except ImportError:
@@ -138,14 +135,12 @@ class Run:
 
     def _hold(self) -> int:
         with durable.storage_errors(self.path / "lock"):
-            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl = fcntl_module()
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            own = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | own, 0o666)
+        if not durable.hold(descriptor):
             holder = os.read(descriptor, 32)
             os.close(descriptor)
-            raise _in_use(self.path, holder) from None
+            raise _in_use(self.path, holder)
         return descriptor
 
     def open(self) -> None:
@@ -153,7 +148,8 @@ class Run:
         durable.make_directory(self.checkpoints)
         with durable.storage_errors(self.path):
             os.ftruncate(self._lock, 0)
-            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+            os.lseek(self._lock, 0, os.SEEK_SET)
+            os.write(self._lock, f"{os.getpid()}\n".encode())
             durable.remove_temporaries(self.path)
             checkpoint.clean(self.checkpoints)
             self._metrics = open(self.path / "metrics.jsonl", "ab")  # noqa: SIM115
