@@ -9,7 +9,7 @@ import scornn
 
 network = scornn.load(sys.argv[1])
 frozen = network.frozen()
-layer, head = frozen.recurrence(0), frozen.head[0]
+layer, head, h0 = frozen.layer.recurrence("_l0"), frozen.head[0], frozen.initial_state(batch=1)[0]
 sizes = np.array([*layer.U.shape, network.task.output_size], dtype=np.int64)
-parts = (layer.W, layer.U, layer.b, layer.h0, head.weight, head.bias)
+parts = (layer.W, layer.U, layer.b, h0, head.weight, head.bias)
 Path(sys.argv[2]).write_bytes(sizes.tobytes() + b"".join(part.numpy().tobytes() for part in parts))

@@ -8,6 +8,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
+from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
@@ -51,6 +54,31 @@ _HOMES = {
     "optim": "scornn.optim",
     "parametrizations": "scornn.nn.parametrizations",
 }
+
+
+class _AfterTorch:
+    """Enters the operators as soon as torch is there: a program that was exported on them loads after this import."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("torch")
+        if spec is not None and spec.loader is not None:
+            run: Any = spec.loader.exec_module
+
+            def run_and_enter(module: Any) -> None:
+                run(module)
+                importlib.import_module("scornn.ops")
+
+            spec.loader.exec_module = run_and_enter  # type: ignore[method-assign]
+        return spec
+
+
+if "torch" in sys.modules:
+    importlib.import_module("scornn.ops")
+else:
+    sys.meta_path.insert(0, _AfterTorch())
 
 
 def __getattr__(name: str) -> Any:

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
 import scornn
-from scornn.nn import MODELS, SequenceModel, build
+from scornn.nn import MODELS, Cell, SequenceModel, build
+
+GATED = ("lstm", "gru", "goru")
 
 
 class TestTakenAlong:
@@ -38,24 +41,26 @@ class TestTakenAlong:
             scornn.ScoRNNCell.from_layer(layer, 1)
         with pytest.raises(ValueError, match=r"direction must be an integer in 0\.\.0"):
             scornn.ScoRNNCell.from_layer(layer, direction=1)
-        with pytest.raises(TypeError, match=r"got ExpRNN; scornn\.convert"):
+        with pytest.raises(TypeError, match=r"got ExpRNN; scornn\.nn\.Cell"):
             scornn.ScoRNNCell.from_layer(build("exprnn", 3, 5))  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize(
-        "name", [name for name in MODELS if hasattr(MODELS[name].layer, "frozen") and name != "goru"]
-    )
+    @pytest.mark.parametrize("name", [name for name in MODELS if hasattr(MODELS[name].layer, "frozen")])
     def test_frozen_layers_give_the_same(self, name: str) -> None:
-        layer: Any = build(name, 3, 6, num_layers=2, bidirectional=True, batch_first=True)
+        layer: Any = build(name, 3, 8, num_layers=2, bidirectional=True, batch_first=True)
         frozen = layer.frozen()
         assert list(frozen.parameters()) == []
         x = torch.randn(4, 7, 3)
         layer.eval()
-        for ours, expected in zip(frozen(x), layer(x), strict=True):
-            torch.testing.assert_close(ours, expected)
-            assert not ours.requires_grad
-        assert torch.equal(frozen.weight_hh_l1, layer.weight_hh_l1)
+        ours, expected = flat(frozen(x)), flat(layer(x))
+        for one, other in zip(ours, expected, strict=True):
+            torch.testing.assert_close(one, other)
+            assert not one.requires_grad
+        packed = pack_padded_sequence(x, [7, 5, 5, 2], batch_first=True)
+        torch.testing.assert_close(frozen(packed)[0].data, layer(packed)[0].data)
+        if name != "goru":  # its gates stand above W
+            assert torch.equal(frozen.weight_hh_l1, layer.weight_hh_l1)
         assert frozen.readout_size == layer.readout_size
-        twin = build(name, 3, 6, num_layers=2, bidirectional=True, batch_first=True).frozen()  # type: ignore[operator]
+        twin = build(name, 3, 8, num_layers=2, bidirectional=True, batch_first=True).frozen()  # type: ignore[operator]
         twin.load_state_dict(frozen.state_dict())
         assert torch.equal(twin(x)[0], frozen(x)[0])
         assert scornn.optim.recurrent_parameters(frozen) == {}
@@ -67,6 +72,35 @@ class TestTakenAlong:
         twin.head.load_state_dict(model.head.state_dict())
         torch.testing.assert_close(twin(x), model(x))
 
-    def test_gates_have_no_frozen_form(self) -> None:
-        with pytest.raises(TypeError, match="GORU has gates"):
-            build("goru", 3, 4).frozen()  # type: ignore[operator]
+    def test_a_projected_lstm_has_no_frozen_form(self) -> None:
+        with pytest.raises(TypeError, match="an LSTM with proj_size has no frozen form"):
+            build("lstm", 3, 4, proj_size=2).frozen()  # type: ignore[operator]
+
+    @pytest.mark.parametrize("name", [name for name in MODELS if name not in GATED and name != "memory-blocks"])
+    @torch.no_grad()
+    def test_the_cell_of_every_dense_model(self, name: str) -> None:
+        layer: Any = build(name, 3, 6, num_layers=2, bidirectional=True, dtype=torch.float64)
+        x = torch.randn(5, 2, 3, dtype=torch.float64)
+        below = SequenceModel(layer, 2).layer._stack(x, None, 2, None, None, layers=1)[0]
+        for k, inputs in ((0, x), (1, below)):
+            for direction in (0, 1):
+                cell, h = Cell.from_layer(layer, k, direction), None
+                assert list(cell.parameters()) == []
+                assert cell.weight_hh is cell.weight_hh  # made once
+                for x_t in inputs.flip(0) if direction else inputs:
+                    h = cell(x_t, h)
+                torch.testing.assert_close(h, layer(x)[1][2 * k + direction])
+        assert torch.equal(cell(x_t[0], h[0]), cell(x_t, h)[0])
+
+    @pytest.mark.parametrize("name", GATED)
+    def test_a_unit_with_gates_has_no_such_cell(self, name: str) -> None:
+        layer: Any = build(name, 3, 4)
+        for given in (layer, layer.frozen()):
+            with pytest.raises(TypeError, match="from_layer takes a layer of one dense matrix"):
+                Cell.from_layer(given)
+
+
+def flat(results: Any) -> list[torch.Tensor]:
+    """The output, and the tensors of the state."""
+    output, state = results
+    return [output, *(state if isinstance(state, tuple) else (state,))]

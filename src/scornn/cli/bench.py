@@ -6,7 +6,8 @@ with the same number of parameters. `--quick` takes a quarter of the steps of lo
 
 `--training` times whole training steps and says what share of them is not the recurrence; `--models` times a step of
 every model at the shape of pixel MNIST. Both need the MNIST files. `--linear` times the linear memory against the
-modReLU loop of the same size.
+modReLU loop of the same size. `--deployed` times trained networks as they are used: as they were trained, frozen, and
+in ONNX Runtime where `pip install scornn[export]` was done.
 
 Examples:
     scornn bench --quick
@@ -14,6 +15,7 @@ Examples:
     scornn bench --training --data DIR
     scornn bench --models --model lstm
     scornn bench --linear --markdown
+    scornn bench --deployed --threads 1
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ class Flags:
     training: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Time whole training steps of the program.")] = False
     models: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Time a training step of every model.")] = False
     linear: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Time the linear memory against the loop.")] = False
+    deployed: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Time trained networks and ONNX Runtime.")] = False
     model: Annotated[str | None, option("NAME", "With --models: this model alone.")] = None
     data: Annotated[Path | None, option("DIR", "Where the MNIST files are, for --training and --models.")] = None
     shape: Annotated[str | None, option("NAME", "Measure this shape alone.")] = None
@@ -64,7 +67,7 @@ def main(argv: list[str]) -> int:
         torch.set_num_threads(flags.threads)
     if flags.linear:
         return _linear(flags)
-    if flags.training or flags.models:
+    if flags.training or flags.models or flags.deployed:
         return _program(flags)
     report = _measure(flags, [shape for shape in bench.SHAPES if flags.shape in (None, shape.name)])
     if flags.json:
@@ -94,6 +97,7 @@ def _program(flags: Flags) -> int:
     from rich.console import Console
 
     from scornn.cli import _bench_program as program
+    from scornn.deploy import bench as deployed
     from scornn.nn import MODELS
 
     if flags.model is not None and flags.model not in MODELS:
@@ -104,6 +108,8 @@ def _program(flags: Flags) -> int:
             report |= program.training(flags.data, steps=20 if flags.quick else 50)
         if flags.models:
             report |= program.models(flags.data, flags.model, status.update)
+        if flags.deployed:
+            report["deployed"] = deployed.measure(flags.rounds or (5 if flags.quick else 15))
     if flags.json:
         print(json.dumps(report, indent=2))
         return 0
@@ -111,6 +117,8 @@ def _program(flags: Flags) -> int:
         _table(program.training_rows(report), flags.markdown)
     if flags.models:
         _table(program.model_rows(report), flags.markdown)
+    if flags.deployed:
+        _table(deployed.rows(report["deployed"]), flags.markdown)
     return 0
 
 

@@ -5,7 +5,7 @@ again in a fresh process and compared with the network, at lengths and batch siz
 gets its name. A model card is written beside it.
 
 Formats: safetensors, the weights and their config, for `scornn.load`; pt2, for `torch.export.load` after
-`import scornn.nn`, or with --plain for torch alone; onnx, for ONNX Runtime and others, standard operators only.
+`import scornn`, or with --plain for torch alone; onnx, for ONNX Runtime and others, standard operators only.
 
 Examples:
     scornn export runs/mnist-scornn-170-s5544 --to onnx --out mnist.onnx
@@ -25,7 +25,7 @@ from scornn.cli._options import flag, option, parse, waiting
 class Flags:
     run: Annotated[str, tyro.conf.Positional, option("RUN", "A run, a result, a checkpoint or a safetensors file.")]
     to: Annotated[Literal["safetensors", "pt2", "onnx"], tyro.conf.arg(help="The format.", help_behavior_hint="")]
-    out: Annotated[str, option("FILE", "The file; the card is beside it, with .md.")]
+    out: Annotated[str, option("FILE", "The file; its card is beside it, FILE.md.")]
     plain: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("A pt2 file without scornn's operators.")] = False
     best: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Take the best weights.")] = False
     average: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Take the averaged weights.")] = False

@@ -36,6 +36,7 @@ def text(network: Network, file: str, needs: str, error: float | None = None) ->
         "task": task.name,
         "input": f"`x` (T, B, m) with m = {task.input_size}",
         "output": f"`y` {states} with p = {task.output_size}",
+        "first state": "learned; in the metadata of an ONNX file" if network.layer.learn_h0 else "zero",
         "weights": f"{which}, of {'the best evaluation, ' if stored.best else ''}step {stored.step:,}",
         "parameters": f"{parameter_count(network):,}",
         "‖WᵀW − I‖_F": "not constrained" if orthogonality is None else f"{orthogonality:.3g}",

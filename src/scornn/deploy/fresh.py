@@ -36,18 +36,17 @@ def _onnx(file: str, kind: str) -> Runner:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    options.log_severity_level = 3
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     return lambda given: session.run(None, given)
 
 
 def _pt2(file: str, kind: str) -> Runner:
-    import torch
-
     if kind == "pt2":
-        import scornn.nn  # noqa: F401, enters the operators
+        import scornn  # noqa: F401, enters the operators
     elif "scornn" in sys.modules:
         raise RuntimeError("scornn was imported")
+    import torch
+
     program = torch.export.load(file).module()
 
     def run(given: dict[str, Any]) -> list[Any]:

@@ -1,45 +1,20 @@
 """A network as constants: every recurrent matrix made once, the state an input and an output.
 
-What is exported and what streams is this one form. Each layer in each direction is a :class:`Recurrence`; a model has
-one if its recurrence is a dense matrix (W is made from the free parameters and kept), an LSTM or a GRU.
+What is exported and what streams is this one form: the layer's own frozen form, and the head on it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_linear_bn_eval
 
-from scornn import ops
 from scornn.errors import UsageError
-from scornn.nn import GORU, DenseRecurrentLayer, SequenceModel
-from scornn.ops import gated, native
-from scornn.ops.activations import ACTIVATIONS
-
-_TENSORS = ("W", "U", "b", "h0", "b_hh")
-_OWN_BIAS = ("modrelu", "complex_modrelu")  # b is added to |z|, not to z
-
-
-@dataclass(frozen=True)
-class Recurrence:
-    """One layer in one direction. ``kind`` is an activation of :func:`scornn.ops.recurrence`, ``lstm`` or ``gru``.
-
-    W, U and b are as in :mod:`scornn.ops`, gates one above the other in torch's order. ``b_hh`` is the GRU's second
-    bias, inside its reset gate. ``h0`` ``(state_size,)`` is the state before the first step: zero, or what was learned.
-    """
-
-    kind: str
-    reverse: bool
-    W: Tensor
-    U: Tensor
-    b: Tensor | None
-    h0: Tensor
-    b_hh: Tensor | None = None
+from scornn.nn import RecurrentLayer, SequenceModel
+from scornn.nn.frozen import FrozenLayer
 
 
 class Frozen(nn.Module):
@@ -66,131 +41,53 @@ class Frozen(nn.Module):
 
     def __init__(self, network: SequenceModel, *, plain: bool = False) -> None:
         super().__init__()
-        layer = network.layer
         if network.read == "mean":
             raise UsageError("a network that reads the mean over its steps cannot be frozen: a state does not hold it")
-        self.plain, self.read = plain, network.read
-        self.num_layers, self.num_directions = int(layer.num_layers), 2 if layer.bidirectional else 1
-        self.input_size = int(layer.input_size)
-        self.stride = int(getattr(layer, "output_size", 1)) // int(getattr(layer, "readout_size", 1))
-        self._made = recurrences(layer)
-        self.state_names = ("h", "c") if self._made[0].kind == "lstm" else ("h",)
-        for index, made in enumerate(self._made):
-            for name in _TENSORS:
-                if (tensor := getattr(made, name)) is not None:  # torch.export miscounts buffers that are None
-                    self.register_buffer(f"{name}_{index}", tensor.detach().clone())
+        self.layer, self.read = _frozen(network.layer, plain), network.read
+        self.state_names = ("h", "c")[: len(self.layer.state_sizes())]
         self.head = nn.Sequential(*_copied(network.head))
         self.requires_grad_(False).eval()
 
-    def recurrence(self, index: int) -> Recurrence:
-        """Layer ``index // directions`` in direction ``index % directions``, with its tensors where they are now."""
-        made = self._made[index]
-        tensors: dict[str, Any] = {name: getattr(self, f"{name}_{index}", None) for name in _TENSORS}
-        return Recurrence(made.kind, made.reverse, **tensors)
+    @property
+    def input_size(self) -> int:
+        return self.layer.input_size
 
     def initial_state(self, batch: int) -> tuple[Tensor, ...]:
         """The state before the first step of ``batch`` sequences."""
-        h0 = torch.stack([self.recurrence(index).h0 for index in range(len(self._made))])
-        h = h0.unsqueeze(1).expand(-1, batch, -1).contiguous()
-        return (h, torch.zeros_like(h))[: len(self.state_names)]
+        layer = self.layer
+        states = [layer.initial_state(suffix, batch, layer.like) for suffix in layer.suffixes()]
+        every = zip(*(s if isinstance(s, tuple) else (s,) for s in states), strict=True)
+        return tuple(torch.stack(parts) for parts in every)
 
     def forward(self, x: Tensor, h0: Tensor | None = None, c0: Tensor | None = None) -> tuple[Tensor, ...]:
-        given = tuple(s for s in (h0, c0) if s is not None)
-        state = given or self.initial_state(x.shape[1])
+        state = tuple(s for s in (h0, c0) if s is not None) or self.initial_state(x.shape[1])
         if len(state) != len(self.state_names):
             raise ValueError(f"expected the state {', '.join(self.state_names)}; got {len(state)} tensors")
-        last: list[tuple[Tensor, ...]] = []
-        for _ in range(self.num_layers):
-            outputs = []
-            for _ in range(self.num_directions):
-                index = len(last)
-                output, *after = self._run(self.recurrence(index), x, tuple(s[index] for s in state))
-                outputs.append(output)
-                last.append(tuple(after))
-            x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
+        output, last = self.layer(x, state if len(state) > 1 else state[0])
+        last = last if isinstance(last, tuple) else (last,)
         if self.read == "last":
-            x = torch.cat([state[0] for state in last[-self.num_directions :]], -1)
-        y = self.head(x if self.stride == 1 else x[..., :: self.stride])
-        return (y, *(torch.stack(parts) for parts in zip(*last, strict=True)))
-
-    def _run(self, of: Recurrence, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        if not self.plain and of.kind in ACTIVATIONS:
-            return ops.recurrence(x, state[0], of.W, of.U, of.b, activation=of.kind, reverse=of.reverse)
-        if not self.plain and of.kind == "lstm" and native.unavailable() is None and x.device.type == "cpu":
-            h, c = state
-            return gated.kernel(x, h, of.W, of.U, of.b, "lstm", None, of.reverse, c0=c)
-        from torch._higher_order_ops.scan import scan
-
-        # One array of carried states: an operator of several results would leave their order to the exporter.
-        def combine(carried: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-            after = torch.cat(_step(of, z, carried.chunk(len(state), -1)), -1)
-            return after, after.chunk(len(state), -1)[0].clone()
-
-        projected = x @ of.U.mT
-        if of.b is not None and of.kind not in _OWN_BIAS:
-            projected = projected + of.b
-        carried, output = scan(combine, torch.cat(state, -1), projected, reverse=of.reverse)
-        return output, *carried.chunk(len(state), -1)
+            output = torch.cat(tuple(last[0][-self.layer.num_directions :]), -1)
+        return (self.head(self.layer.readout(output)), *last)
 
 
-def _step(of: Recurrence, z: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """One step from z = U x + b, b left out where an activation takes it, and the state before it."""
-    h = state[0]
-    if of.kind == "lstm":
-        i, f, g, o = (z + h @ of.W.mT).chunk(4, -1)
-        c = torch.sigmoid(f) * state[1] + torch.sigmoid(i) * torch.tanh(g)
-        return torch.sigmoid(o) * torch.tanh(c), c
-    if of.kind == "gru":
-        r, u, n = z.chunk(3, -1)
-        r_h, u_h, n_h = (F.linear(h, of.W, of.b_hh)).chunk(3, -1)
-        u = torch.sigmoid(u + u_h)
-        return ((1 - u) * torch.tanh(n + torch.sigmoid(r + r_h) * n_h) + u * h,)
-    own = of.b if of.kind in _OWN_BIAS else None
-    return (ACTIVATIONS[of.kind].value(z + h @ of.W.mT, own),)
+def _frozen(layer: RecurrentLayer, plain: bool) -> FrozenLayer:
+    """The layer's frozen form; one that has none is a UsageError that says which and why."""
+    freeze: Callable[..., FrozenLayer] | None = getattr(layer, "frozen", None)
+    if freeze is None:
+        raise UsageError(f"a {type(layer).__name__} cannot be frozen: its recurrence is no dense matrix, LSTM or GRU")
+    try:
+        return freeze(plain=plain)
+    except TypeError as error:
+        raise UsageError(str(error)) from error
 
 
 def has_form(network: SequenceModel) -> bool:
     """Whether a network can be frozen."""
-    dense = isinstance(network.layer, DenseRecurrentLayer) and not isinstance(network.layer, GORU)
-    return network.read != "mean" and (dense or _gates(network.layer) is not None)
-
-
-@torch.no_grad()
-def recurrences(layer: Any) -> list[Recurrence]:
-    """Every layer and direction of a recurrent layer as constants, in the order of ``h_n``.
-
-    A model without such a form is a :class:`~scornn.errors.UsageError` that says which and why.
-    """
-    directions = ("", "_reverse")[: 2 if layer.bidirectional else 1]
-    suffixes = [(f"_l{k}{direction}", bool(direction)) for k in range(layer.num_layers) for direction in directions]
-    gates = _gates(layer)
-    if gates is not None:
-        return [_gated(layer, gates, *suffix) for suffix in suffixes]
-    if not isinstance(layer, DenseRecurrentLayer) or isinstance(layer, GORU):
-        raise UsageError(f"a {type(layer).__name__} cannot be frozen: its recurrence is no dense matrix, LSTM or GRU")
-    made = []
-    for suffix, reverse in suffixes:
-        W, U, b = layer.recurrent_matrix(suffix), layer.input_matrix(suffix), layer.bias_vector(suffix)
-        h0 = layer.initial_state(suffix, 1, U)[0]
-        made.append(Recurrence(layer.activation, reverse, W, U, b, h0))
-    return made
-
-
-def _gates(layer: Any) -> Literal["lstm", "gru"] | None:
-    names = {base.__name__ for base in type(layer).__mro__}
-    projected: int = getattr(layer, "proj_size", 0)  # an LSTM whose h is not what its gates make
-    if projected:
-        return None
-    return "lstm" if "LSTM" in names else "gru" if "GRU" in names else None
-
-
-def _gated(layer: Any, kind: str, suffix: str, reverse: bool) -> Recurrence:
-    W, U = getattr(layer, f"weight_hh{suffix}"), getattr(layer, f"weight_ih{suffix}")
-    b, b_hh = (getattr(layer, f"{name}{suffix}") if layer.bias else None for name in ("bias_ih", "bias_hh"))
-    h0 = U.new_zeros(layer.hidden_size)
-    if kind == "gru":
-        return Recurrence(kind, reverse, W, U, b, h0, b_hh)
-    return Recurrence(kind, reverse, W, U, None if b is None or b_hh is None else b + b_hh, h0)
+    try:
+        Frozen(network)
+    except UsageError:
+        return False
+    return True
 
 
 def _copied(head: nn.Module) -> list[nn.Module]:

@@ -1,12 +1,14 @@
 """A frozen network as an ONNX graph, of standard operators alone.
 
-A dense recurrence is one ``Scan`` over time; LSTM and GRU are ONNX's own. T and B are free. Inputs are ``x (T, B, m)``
-and the state, which has the network's own as its default: it may be left out, or given for each sequence. Outputs are
-``y`` and the state after the last step, so that a sequence may come in pieces.
+A dense recurrence and a GORU are one ``Scan`` over time; LSTM and GRU are ONNX's own. T and B are free. Inputs are
+``x (T, B, m)`` and the state, for each sequence or one for all. Outputs are ``y`` and the state after the last step, so
+that a sequence may come in pieces. The state before the first step is zero; where one was learned, it stands in the
+file's metadata under the input's name, as JSON.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -16,7 +18,8 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
-from scornn.deploy.frozen import Frozen, Recurrence
+from scornn.deploy.frozen import Frozen
+from scornn.nn.frozen import Recurrence
 from scornn.ops.activations import COMPLEX_EPSILON, LEAKY_SLOPE
 
 OPSET = 18
@@ -51,7 +54,7 @@ class _Graph:
 
 def build(frozen: Frozen, about: dict[str, str]) -> bytes:
     """The file's content. ``about`` goes into its metadata."""
-    weight = frozen.recurrence(0).U
+    weight = frozen.layer.like
     if weight.dtype not in _TYPES:
         raise ValueError(f"an ONNX graph has float32 or float64 weights, got {weight.dtype}")
     kind, graph = _TYPES[weight.dtype], _Graph()
@@ -60,7 +63,8 @@ def build(frozen: Frozen, about: dict[str, str]) -> bytes:
     states, shape = [], graph.add("Shape", "x", start=1, end=2)  # (B,)
     for name, default in zip(frozen.state_names, initial, strict=True):
         count, _, size = default.shape
-        graph.constant(f"{name}0", default)
+        if bool(default.any()):
+            about = about | {f"{name}0": json.dumps(default.tolist())}
         inputs.append(helper.make_tensor_value_info(f"{name}0", kind, [count, f"B_{name}0", size]))
         ends = (graph.constant(f"{name}_{end}", np.array([n])) for end, n in (("first", count), ("last", size)))
         first, last = ends
@@ -87,19 +91,18 @@ def build(frozen: Frozen, about: dict[str, str]) -> bytes:
 
 def _layers(graph: _Graph, frozen: Frozen, states: list[list[str]]) -> tuple[str, list[list[str]]]:
     """What the head reads, and the last states, each ``(1, B, n)``."""
-    x, last = "x", [[] for _ in states]  # type: str, list[list[str]]
-    for layer in range(frozen.num_layers):
-        outputs = []
-        for direction in range(frozen.num_directions):
-            index = layer * frozen.num_directions + direction
-            run = _gated if frozen.recurrence(index).kind in ("lstm", "gru") else _scan
-            output, after = run(graph, frozen.recurrence(index), index, x, [of[index] for of in states])
-            outputs.append(output)
-            for of, state in zip(last, after, strict=True):
-                of.append(state)
-        x = outputs[0] if len(outputs) == 1 else graph.add("Concat", *outputs, axis=-1)
+    x, last, outputs = "x", [[] for _ in states], []  # type: str, list[list[str]], list[str]
+    layer, run = frozen.layer, _gated if frozen.layer.kind in ("lstm", "gru") else _scan
+    for index, suffix in enumerate(layer.suffixes()):
+        reverse = index % layer.num_directions == 1
+        output, after = run(graph, layer.recurrence(suffix), reverse, index, x, [of[index] for of in states])
+        outputs.append(output)
+        for of, state in zip(last, after, strict=True):
+            of.append(state)
+        if len(outputs) == layer.num_directions:
+            x, outputs = outputs[0] if len(outputs) == 1 else graph.add("Concat", *outputs, axis=-1), []
     if frozen.read == "last":
-        top = last[0][-frozen.num_directions :]
+        top = last[0][-layer.num_directions :]
         joined = top[0] if len(top) == 1 else graph.add("Concat", *top, axis=-1)
         x = graph.add("Squeeze", joined, graph.constant("state_axis", np.array([0])))
     return x, last
@@ -107,8 +110,9 @@ def _layers(graph: _Graph, frozen: Frozen, states: list[list[str]]) -> tuple[str
 
 def _output(graph: _Graph, x: str, name: str, kind: int, frozen: Frozen) -> Any:
     """The head on states, under a name."""
-    if frozen.stride > 1:
-        numbers = {"starts": 0, "ends": np.iinfo(np.int64).max, "axes": -1, "steps": frozen.stride}
+    stride = frozen.layer.readout_stride
+    if stride > 1:
+        numbers = {"starts": 0, "ends": np.iinfo(np.int64).max, "axes": -1, "steps": stride}
         x = graph.add("Slice", x, *(graph.constant(f"read_{k}", np.array([v])) for k, v in numbers.items()))
     size = 0
     for index, module in enumerate(frozen.head):
@@ -116,7 +120,7 @@ def _output(graph: _Graph, x: str, name: str, kind: int, frozen: Frozen) -> Any:
             product = graph.add("MatMul", x, graph.constant(f"head_V{index}", module.weight.mT))
             x, size = graph.add("Add", product, graph.constant(f"head_c{index}", module.bias)), module.out_features
         else:  # GELU: x (1 + erf(x / √2)) / 2
-            like = frozen.recurrence(0).U
+            like = frozen.layer.like
             scale, half, one = (graph.constant(f"head_{n}{index}", like.new_tensor(v)) for n, v in _GELU.items())
             curve = graph.add("Add", graph.add("Erf", graph.add("Mul", x, scale)), one)
             x = graph.add("Mul", graph.add("Mul", x, curve), half)
@@ -127,59 +131,77 @@ def _output(graph: _Graph, x: str, name: str, kind: int, frozen: Frozen) -> Any:
 _GELU = {"scale": math.sqrt(0.5), "half": 0.5, "one": 1.0}
 
 
-def _scan(graph: _Graph, of: Recurrence, index: int, x: str, state: list[str]) -> tuple[str, list[str]]:
-    """h_t = act(U x_t + W h_{t−1}): U x for all steps at once, then one loop."""
+def _scan(graph: _Graph, of: Recurrence, reverse: bool, index: int, x: str, state: list[str]) -> tuple[str, list[str]]:
+    """U x for all steps at once, then one loop."""
     projected = graph.add("MatMul", x, graph.constant(f"U{index}", of.U.mT))
     axis = graph.constant(f"axis{index}", np.array([0]))
     body = _Graph(f"step{index}_")
-    kind, n = _TYPES[of.U.dtype], of.W.shape[0]
+    kind, (rows, n) = _TYPES[of.U.dtype], of.W.shape
     product = body.add("MatMul", f"h_{index}", body.constant("W", of.W.mT))
-    after = _activation(body, of, body.add("Add", f"z_{index}", product))
+    if of.kind == "goru":
+        after = _goru(body, of, f"z_{index}", product, f"h_{index}")
+    else:
+        after = _activation(body, of.kind, of.b, body.add("Add", f"z_{index}", product), of.U)
     names = [body.named(after, f"{name}_{index}") for name in ("h_after", "h_out")]
     value = helper.make_tensor_value_info
-    taken, given = (
-        [value(name, kind, ["B", n]) for name in ends] for ends in ((f"h_{index}", f"z_{index}"), tuple(names))
-    )
+    taken = [value(f"h_{index}", kind, ["B", n]), value(f"z_{index}", kind, ["B", rows])]
+    given = [value(name, kind, ["B", n]) for name in names]
     inner = helper.make_graph(body.nodes, f"step_{index}", taken, given, body.constants)
-    way = [int(of.reverse)]
+    way = [int(reverse)]
     directions = {"scan_input_directions": way, "scan_output_directions": way}
     h0 = graph.add("Squeeze", state[0], axis)
     h_n, output = graph.add("Scan", h0, projected, outputs=2, body=inner, num_scan_inputs=1, **directions)
     return output, [graph.add("Unsqueeze", h_n, axis)]
 
 
-def _activation(body: _Graph, of: Recurrence, z: str) -> str:
-    b = None if of.b is None else of.b
-    if of.kind == "modrelu":
+def _goru(body: _Graph, of: Recurrence, added: str, product: str, h: str) -> str:
+    """One step as :func:`scornn.ops.gated.step`: a reset gate r on W h, an update gate g between h and c."""
+    b = None if of.b is None else of.b.chunk(4)[:3]  # nothing stands beside W h
+    a_r, a_g, a_c = body.add("Split", added, outputs=3, axis=-1, num_outputs=3)
+    s_r, s_g, s_c = body.add("Split", product, outputs=3, axis=-1, num_outputs=3)
+    gates = []
+    for number, z in enumerate((body.add("Add", a_r, s_r), body.add("Add", a_g, s_g))):
+        z = z if b is None else body.add("Add", z, body.constant(f"b_gate{number}", b[number]))
+        gates.append(body.add("Sigmoid", z))
+    r, g = gates
+    candidate = body.add("Add", body.add("Mul", r, s_c), a_c)
+    c = _activation(body, "modrelu", None if b is None else b[2], candidate, of.U)
+    return str(body.add("Add", c, body.add("Mul", g, body.add("Sub", h, c))))  # g h + (1 − g) c
+
+
+def _activation(body: _Graph, kind: str, b: Tensor | None, z: str, like: Tensor) -> str:
+    if kind == "modrelu":
         size = body.add("Abs", z)
         size = size if b is None else body.add("Add", size, body.constant("b", b))
         return str(body.add("Mul", body.add("Sign", z), body.add("Relu", size)))
-    if of.kind == "complex_modrelu":
+    if kind == "complex_modrelu":
         pairs = body.add("Reshape", z, body.constant("pairs", np.array([0, -1, 2])))
         last, epsilon = (
             body.constant("last", np.array([-1])),
-            body.constant("epsilon", of.U.new_tensor(COMPLEX_EPSILON)),
+            body.constant("epsilon", like.new_tensor(COMPLEX_EPSILON)),
         )
         r = body.add("ReduceL2", pairs, last, keepdims=1)
         size = r if b is None else body.add("Add", r, body.constant("b", b.unsqueeze(-1)))
         gain = body.add("Div", body.add("Relu", size), body.add("Add", r, epsilon))
         return str(body.add("Reshape", body.add("Mul", pairs, gain), body.constant("flat", np.array([0, -1]))))
     z = z if b is None else body.add("Add", z, body.constant("b", b))
-    if of.kind == "leaky_relu":
+    if kind == "leaky_relu":
         return str(body.add("LeakyRelu", z, alpha=LEAKY_SLOPE))
-    return str(body.add({"relu": "Relu", "tanh": "Tanh", "identity": "Identity"}[of.kind], z))
+    return str(body.add({"relu": "Relu", "tanh": "Tanh", "identity": "Identity"}[kind], z))
 
 
-def _gated(graph: _Graph, of: Recurrence, index: int, x: str, state: list[str]) -> tuple[str, list[str]]:
+def _gated(graph: _Graph, of: Recurrence, reverse: bool, index: int, x: str, state: list[str]) -> tuple[str, list[str]]:
     """ONNX's LSTM or GRU, its gates in ONNX's order."""
     order = _LSTM_ORDER if of.kind == "lstm" else _GRU_ORDER
-    zero = of.U.new_zeros(of.U.shape[0])
-    b, b_hh = (zero if part is None else part for part in (of.b, of.b_hh))
+    n, zero = of.W.shape[1], of.U.new_zeros(of.U.shape[0])
+    b, b_hh = zero if of.b is None else of.b, zero
+    if of.b is not None and of.kind == "gru":  # the fourth part of b stands beside W h
+        b, b_hh = of.b[: 3 * n], torch.cat([zero[: 2 * n], of.b[3 * n :]])
     parts = {"U": of.U, "W": of.W, "b": b, "b_hh": b_hh}
     U, W, b, b_hh = (torch.cat([part.chunk(len(order))[gate] for gate in order]) for part in parts.values())
     weights = (U.unsqueeze(0), W.unsqueeze(0), torch.cat([b, b_hh]).unsqueeze(0))
     constants = [graph.constant(f"{name}{index}", w) for name, w in zip("UWb", weights, strict=True)]
-    way: dict[str, Any] = {"direction": "reverse" if of.reverse else "forward", "hidden_size": of.W.shape[1]}
+    way: dict[str, Any] = {"direction": "reverse" if reverse else "forward", "hidden_size": n}
     if of.kind == "gru":
         way["linear_before_reset"] = 1
     operator, count = of.kind.upper(), 1 + len(state)

@@ -60,7 +60,7 @@ def export(
 
     Args:
         network: what :func:`scornn.load` gives, or a path for it.
-        out: the file. The card is beside it, with ``.md`` in place of its suffix.
+        out: the file. The card is beside it, under its name and ``.md``.
         to: ``safetensors``, the weights for :func:`scornn.load`; ``pt2``, for ``torch.export.load``; or ``onnx``.
         plain: a pt2 file without scornn's operators, slower, which needs nothing but torch.
 
@@ -79,13 +79,13 @@ def export(
         _need("onnx", "onnxruntime")
     content = _content(made, to, plain)
     error = _compare(made, content, f"{to}-plain" if plain else to)
-    needs = {"safetensors": "scornn", "pt2": "torch" if plain else "torch and `import scornn.nn`"}.get(
-        to, "onnxruntime"
-    )
-    text = card.text(made, out.name, f"{needs}", error)
+    needs = {"safetensors": "scornn", "pt2": "torch" if plain else "torch and `import scornn`", "onnx": "onnxruntime"}[
+        to
+    ]
+    text, beside = card.text(made, out.name, needs, error), out.with_name(f"{out.name}.md")
     durable.write_bytes(out, content)
-    durable.write_text(out.with_suffix(".md"), text)
-    return Exported(out, out.with_suffix(".md"), len(content), error, needs)
+    durable.write_text(beside, text)
+    return Exported(out, beside, len(content), error, needs)
 
 
 def _check_place(out: Path) -> None:
@@ -121,7 +121,7 @@ def _content(network: Network, to: Format, plain: bool) -> bytes:
 
 def _program(frozen: Frozen) -> bytes:
     T, B = torch.export.Dim("T", min=1), torch.export.Dim("B", min=1)
-    inputs = (torch.zeros(*TRACED, frozen.input_size, dtype=frozen.recurrence(0).U.dtype),)
+    inputs = (torch.zeros(*TRACED, frozen.input_size, dtype=frozen.layer.like.dtype),)
     arguments = (*inputs, *frozen.initial_state(TRACED[1]))
     names = ("x", *(f"{name}0" for name in frozen.state_names))
     shapes = {name: {0: T, 1: B} if name == "x" else {1: B} for name in names}

@@ -6,6 +6,7 @@ Importing this package enters every model into the catalogue, in the order of th
 # isort: off
 from scornn.nn.base import DenseRecurrentLayer, OrthogonalRecurrentLayer, RecurrentLayer
 from scornn.nn.catalogue import MODELS, build, parameter_count
+from scornn.nn.cell import Cell
 from scornn.nn.scornn import ScoRNN, ScoRNNCell
 from scornn.nn.rnn import IRNN, RNN
 from scornn.nn.gates import GRU, LSTM
@@ -33,6 +34,7 @@ __all__ = [
     "ORNN",
     "RNN",
     "URNN",
+    "Cell",
     "DTriv",
     "DenseRecurrentLayer",
     "ExpRNN",

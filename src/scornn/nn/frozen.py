@@ -1,19 +1,41 @@
-"""A dense layer with constant weights: what export and streaming run."""
+"""A layer with constant weights: what export and streaming run."""
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from scornn.nn.base import DenseRecurrentLayer
-from scornn.nn.checks import full_precision
+from scornn.nn.gates import GatedLayer
+from scornn.ops import gated, native
+from scornn.ops.activations import ACTIVATIONS
+
+OWN_BIAS = ("modrelu", "complex_modrelu")
+"""Activations that add b to |z|, not to z."""
+
+
+class Recurrence(NamedTuple):
+    """One layer in one direction as constants: operands of :mod:`scornn.ops.gated` where ``kind`` is ``lstm``,
+    ``gru`` or ``goru``, and of :func:`scornn.ops.recurrence` with an activation of that name.
+    """
+
+    kind: str
+    W: Tensor
+    U: Tensor
+    b: Tensor | None
 
 
 class FrozenLayer(DenseRecurrentLayer):
-    """The forward of a dense layer as it is now, with U, W, b and h_0 as buffers: ``layer.frozen()``.
+    """The forward of a layer as it is now, with U, W, b and h_0 as buffers: ``layer.frozen()``.
 
     Nothing is made in its forward and nothing is trained. Its W is ``weight_hh_l{k}``, of the real form for complex
-    models.
+    models, and with the gates above it for those that have some.
+
+    Args:
+        layer: of a dense matrix, an LSTM without projection, a GRU or a GORU.
+        plain: run on torch's own operators, in a loop that ``torch.export`` takes with a free number of steps.
 
     Example:
         >>> layer, x = scornn.ScoRNN(3, 8), torch.randn(5, 2, 3)
@@ -22,20 +44,25 @@ class FrozenLayer(DenseRecurrentLayer):
     """
 
     @torch.no_grad()
-    def __init__(self, layer: DenseRecurrentLayer) -> None:
+    def __init__(self, layer: DenseRecurrentLayer | GatedLayer, *, plain: bool = False) -> None:
         super().__init__(**{**layer.settings(), "dropout": layer.dropout if layer.num_layers > 1 else 0.0})
-        self.activation, self.backend, self.learn_h0 = layer.activation, layer.backend, layer.learn_h0
-        self.units_per_state, self.readout_stride = layer.units_per_state, layer.readout_stride
+        self.activation, self.backend, self.learn_h0 = layer.kind, layer.backend, layer.learn_h0
+        self.units_per_state, self.readout_stride, self.plain = layer.units_per_state, layer.readout_stride, plain
         for suffix in layer.suffixes():
-            with full_precision(layer.like):
-                constants = {"weight_ih": layer.input_matrix(suffix), "weight_hh": layer.recurrent_matrix(suffix)}
-            if (b := layer.bias_vector(suffix)) is not None:
-                constants["bias"] = b
+            W, U, b = layer.constants(suffix)
+            made = {"weight_hh": W, "weight_ih": U, "bias": b}
             if self.learn_h0:
-                constants["h0"] = layer.tensor(f"h0{suffix}")
-            for name, value in constants.items():
-                self.register_buffer(f"{name}{suffix}", value.detach().clone())
+                made["h0"] = layer.tensor(f"h0{suffix}")
+            for name, value in made.items():
+                if value is not None:  # torch.export miscounts buffers that are None
+                    self.register_buffer(f"{name}{suffix}", value.detach().clone())
         self.train(layer.training)
+
+    def recurrence(self, suffix: str) -> Recurrence:
+        return Recurrence(self.kind, *self.constants(suffix))
+
+    def state_sizes(self) -> tuple[int, ...]:
+        return (self.state_size,) * (2 if self.kind == "lstm" else 1)
 
     def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
         return {"weight_hh": (self.state_size, self.state_size)}
@@ -45,3 +72,47 @@ class FrozenLayer(DenseRecurrentLayer):
 
     def recurrent_bias_names(self) -> list[str]:
         return []
+
+    def reads_in_one_pass(self) -> bool:
+        return super().reads_in_one_pass() and self.kind in ACTIVATIONS and not self.plain
+
+    def run(self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Any]:
+        if not self.plain and self.kind in ACTIVATIONS:
+            return super().run(suffix, x, h0, batch_sizes, reverse)
+        state, of = h0 if isinstance(h0, tuple) else (h0,), self.recurrence(suffix)
+        kernel = x.numel() > 0 and native.RUNG.why_not(x) is None  # which takes no empty batch
+        if not self.plain and (kernel or not torch.compiler.is_compiling()):
+            run: Any = gated.kernel if kernel else gated.naive_lstm if self.kind == "lstm" else gated.naive
+            cell = {"c0": state[1]} if self.kind == "lstm" else {}
+            output, *last = run(x, state[0], *of[1:], self.kind, batch_sizes, reverse, **cell)
+        elif batch_sizes is not None:
+            raise RuntimeError("a frozen layer on torch's operators takes no PackedSequence; give padded sequences")
+        else:
+            output, *last = _scan(of, x, state, reverse)
+        return output, last[0] if len(last) == 1 else tuple(last)
+
+
+def _scan(of: Recurrence, x: Tensor, state: tuple[Tensor, ...], reverse: bool) -> tuple[Tensor, ...]:
+    """The loop as one operator of torch: the states and the last ones."""
+    from torch._higher_order_ops.scan import scan
+
+    added, own = x @ of.U.mT, of.b
+    if of.b is not None and of.kind not in (*OWN_BIAS, "gru", "goru"):
+        added, own = added + of.b, None
+
+    # One array of carried states: an operator of several results would leave their order to the exporter.
+    def combine(carried: Tensor, here: Tensor) -> tuple[Tensor, Tensor]:
+        after = torch.cat(_step(of, own, here, carried.chunk(len(state), -1)), -1)
+        return after, after.chunk(len(state), -1)[0].clone()
+
+    carried, output = scan(combine, torch.cat(state, -1), added, reverse=reverse)
+    return output, *carried.chunk(len(state), -1)
+
+
+def _step(of: Recurrence, b: Tensor | None, added: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    if of.kind == "lstm":
+        h, c = state
+        return gated.lstm_step(added, h, c, of.W)
+    if of.kind in ACTIVATIONS:
+        return (ACTIVATIONS[of.kind].value(added + state[0] @ of.W.mT, b),)
+    return (gated.step(added, state[0], of.W, b, of.kind),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,9 @@ from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice, full_precision
 from scornn.nn.layer import RecurrentLayer
 from scornn.ops import gated, native
+
+if TYPE_CHECKING:
+    from scornn.nn.frozen import FrozenLayer
 
 
 class GatedLayer(RecurrentLayer):
@@ -23,6 +26,7 @@ class GatedLayer(RecurrentLayer):
     BACKENDS: ClassVar[tuple[str, ...]] = ("auto", "native", "naive")
     backend: str = "auto"
     gates: int
+    kind: str
     forget_bias: float
     proj_size: int = 0
 
@@ -50,6 +54,19 @@ class GatedLayer(RecurrentLayer):
             self.tensor(f"bias_hh{suffix}").zero_()
         if self.proj_size:
             nn.init.xavier_uniform_(self.tensor(f"weight_hr{suffix}"))
+
+    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """W, U and b as the operator of :attr:`kind` takes them, for :meth:`frozen`."""
+        raise NotImplementedError
+
+    def frozen(self, *, plain: bool = False) -> FrozenLayer:
+        """A layer with the same forward whose weights are constants: for export and streaming.
+
+        ``plain``: on torch's own operators rather than on scornn's.
+        """
+        from scornn.nn.frozen import FrozenLayer
+
+        return FrozenLayer(self, plain=plain)
 
     def loop(
         self,
@@ -121,6 +138,7 @@ class LSTM(GatedLayer):
     """
 
     gates = 4
+    kind = "lstm"
 
     def __init__(
         self,
@@ -156,11 +174,15 @@ class LSTM(GatedLayer):
     def run(self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Any]:
         if not self.runs_on_kernel(x) or x.numel() == 0:  # the kernel takes no empty batch
             return self.loop(torch._VF.lstm, suffix, x, h0, batch_sizes, reverse)
-        W, U = self.tensor(f"weight_hh{suffix}"), self.tensor(f"weight_ih{suffix}")
-        b = self.tensor(f"bias_ih{suffix}") + self.tensor(f"bias_hh{suffix}") if self.bias else None
         h, c = h0
-        output, h_n, c_n = gated.kernel(x, h, W, U, b, "lstm", batch_sizes, reverse, c0=c)
+        output, h_n, c_n = gated.kernel(x, h, *self.constants(suffix), "lstm", batch_sizes, reverse, c0=c)
         return output, (h_n, c_n)
+
+    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        if self.proj_size:
+            raise TypeError("an LSTM with proj_size has no frozen form: its h is not what its gates make")
+        b = self.tensor(f"bias_ih{suffix}") + self.tensor(f"bias_hh{suffix}") if self.bias else None
+        return self.tensor(f"weight_hh{suffix}"), self.tensor(f"weight_ih{suffix}"), b
 
 
 @model(
@@ -193,6 +215,7 @@ class GRU(GatedLayer):
     """
 
     gates = 3
+    kind = "gru"
 
     def __init__(
         self,
@@ -219,13 +242,16 @@ class GRU(GatedLayer):
         if not self.runs_on_kernel(x) or x.numel() == 0:  # the kernel takes no empty batch
             output, (h_n,) = self.loop(torch._VF.gru, suffix, x, h0, batch_sizes, reverse)
             return output, h_n
+        output, h_n = gated.kernel(x, h0, *self.constants(suffix), "gru", batch_sizes, reverse)
+        return output, h_n
+
+    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
         W, U, b = self.tensor(f"weight_hh{suffix}"), self.tensor(f"weight_ih{suffix}"), None
         if self.bias:
             first, second = self.tensor(f"bias_ih{suffix}"), self.tensor(f"bias_hh{suffix}")
             gates = 2 * self.hidden_size
             b = torch.cat([first[:gates] + second[:gates], first[gates:], second[gates:]])
-        output, h_n = gated.kernel(x, h0, W, U, b, "gru", batch_sizes, reverse)
-        return output, h_n
+        return W, U, b
 
 
 def reversal(batch_sizes: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from scornn.nn.base import OrthogonalRecurrentLayer, RecurrentLayer, check_choice, full_precision, precise
+from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision, precise
 from scornn.nn.caching import once
 from scornn.nn.catalogue import model
 from scornn.nn.eurnn import check_rotations
@@ -117,8 +117,15 @@ class GORU(OrthogonalRecurrentLayer):
             output, h_n = choose(GORU_RUNGS, self.backend, x).run(x, h0, W, U, b, self.activation, batch_sizes, reverse)
             return output, h_n
 
-    def frozen(self) -> RecurrentLayer:
-        raise TypeError("GORU has gates besides W, so its recurrence is not one dense matrix and has no frozen form")
+    @property
+    def kind(self) -> str:
+        return "goru"
+
+    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The gates above W, U, and b with zeros beside W h, as :mod:`scornn.ops.gated` takes them."""
+        W, U, b = super().constants(suffix)
+        nothing = U.new_zeros(self.hidden_size)
+        return torch.cat([self.tensor(f"weight_gates{suffix}"), W]), U, None if b is None else torch.cat([b, nothing])
 
     def reads_in_one_pass(self) -> bool:
         return False

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from scornn import ops
 from scornn.functional import inverse_scaled_cayley, scaled_cayley, skew, skew_indices
 from scornn.nn import init
 from scornn.nn.base import OrthogonalMatrix, OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_sizes, full_precision, has_values, precise, under_autocast
+from scornn.nn.cell import RecurrentCell, suffix_of
+from scornn.nn.checks import check_sizes, full_precision, has_values, precise
 from scornn.nn.recurrent import States
 from scornn.ops import krylov
 
@@ -223,7 +223,7 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
         return f"{super().extra_repr()}, {self._repr_settings()}"
 
 
-class ScoRNNCell(_ScaledCayley):
+class ScoRNNCell(_ScaledCayley, RecurrentCell):
     """One step of :class:`ScoRNN`, with the contract of :class:`torch.nn.RNNCell`.
 
     Inputs: ``input (B, m)`` or ``(m,)``, and ``hx (B, n)`` or ``(n,)``; zero if not given, or what was learned. Output:
@@ -272,12 +272,9 @@ class ScoRNNCell(_ScaledCayley):
         """
         if not isinstance(layer, ScoRNN):
             raise TypeError(
-                f"from_layer takes a ScoRNN, got {type(layer).__name__}; scornn.convert makes one of others"
+                f"from_layer takes a ScoRNN, got {type(layer).__name__}; scornn.nn.Cell has the steps of others"
             )
-        for name, value, end in (("k", k, layer.num_layers), ("direction", direction, layer.num_directions)):
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < end:
-                raise ValueError(f"{name} must be an integer in 0..{end - 1} for this layer, got {value!r}")
-        suffix = layer.suffixes()[k * layer.num_directions + direction]
+        suffix = suffix_of(layer, k, direction)
         U = layer.input_matrix(suffix)
         cell = cls(
             U.shape[1],
@@ -297,36 +294,9 @@ class ScoRNNCell(_ScaledCayley):
             cell.tensor("bias_hh").copy_(layer.tensor(layer.bias_name(suffix)))
         return cell.train(layer.training)
 
-    def suffixes(self) -> list[str]:
-        return [""]
-
-    def bias_name(self, suffix: str) -> str:
-        return "bias_hh"
-
     def reset_parameters(self) -> None:
         """Draw fresh parameters from the global random generator."""
         self.reset("")
-
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        if isinstance(hx, (tuple, list)):
-            raise RuntimeError(f"ScoRNNCell has one hidden state: hx is a tensor, got a {type(hx).__name__}")
-        if input.dim() not in (1, 2):
-            raise ValueError(f"ScoRNNCell: Expected input to be 1D or 2D, got {input.dim()}D instead")
-        if hx is not None and hx.dim() != input.dim():
-            raise ValueError(f"ScoRNNCell: Expected hidden to be {input.dim()}D like input, got {hx.dim()}D instead")
-        if input.shape[-1] != self.input_size:
-            raise RuntimeError(f"input has inconsistent input_size: expected {self.input_size}, got {input.shape[-1]}")
-        weight = self.like
-        if under_autocast(input):  # as the layer, it stays in the weights' precision
-            input, hx = input.to(weight.dtype), None if hx is None else hx.to(weight.dtype)
-        if input.dtype != weight.dtype:
-            raise ValueError(f"ScoRNNCell: input dtype ({input.dtype}) does not match weight dtype ({weight.dtype})")
-        x = input.reshape(1, -1, self.input_size)
-        h = self.initial_state("", x.shape[1], x) if hx is None else hx.reshape(-1, self.hidden_size)
-        if h.shape[0] != x.shape[1]:
-            raise RuntimeError(f"Input batch size {x.shape[1]} doesn't match hidden batch size {h.shape[0]}")
-        _, h_n = ops.recurrence(x, h, *self.operands("", x), activation=self.activation, backend=self.backend)
-        return h_n if input.dim() == 2 else h_n.squeeze(0)
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, {self._repr_settings()}"

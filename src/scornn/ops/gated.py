@@ -64,15 +64,9 @@ def naive(*arguments: Any) -> tuple[Tensor, Tensor]:
     """GRU and GORU in plain PyTorch; arguments and result as :func:`kernel`."""
     x, h0, W, U, b, activation, batch_sizes, reverse = Operands(*arguments)
     layout = Layout.of(x, batch_sizes, reverse)
-    b_r, b_g, b_c, b_s = (x.new_zeros(4, 1) if b is None else b.unflatten(0, (4, -1))).unbind()
 
     def advance(states: States, added: Tensor) -> States:
-        (h,) = states
-        (a_r, a_g, a_c), (s_r, s_g, s_c) = added.chunk(3, -1), (h @ W.mT).chunk(3, -1)
-        r, g = torch.sigmoid(a_r + s_r + b_r), torch.sigmoid(a_g + s_g + b_g)
-        a = r * (s_c + b_s) + a_c
-        c = torch.tanh(a + b_c) if activation == "gru" else modrelu(a, b_c)
-        return (g * h + (1 - g) * c,)
+        return (step(added, states[0], W, b, activation),)
 
     (output,), (h_n,) = layout.walk(layout.rows(x) @ U.mT, (h0,), advance)
     return output, h_n
@@ -86,12 +80,27 @@ def naive_lstm(*arguments: Any, c0: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     def advance(states: States, here: Tensor) -> States:
         h, c = states
-        i, f, g, o = (here + h @ W.mT).chunk(4, -1)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        return o.sigmoid() * c.tanh(), c
+        return lstm_step(here, h, c, W)
 
     (output, _), (h_n, c_n) = layout.walk(added if b is None else added + b, (h0, c0), advance)
     return output, h_n, c_n
+
+
+def step(added: Tensor, h: Tensor, W: Tensor, b: Tensor | None, activation: str) -> Tensor:
+    """The state of a GRU or GORU after one step, from U x and the state before it."""
+    b_r, b_g, b_c, b_s = (h.new_zeros(4, 1) if b is None else b.unflatten(0, (4, -1))).unbind()
+    (a_r, a_g, a_c), (s_r, s_g, s_c) = added.chunk(3, -1), (h @ W.mT).chunk(3, -1)
+    r, g = torch.sigmoid(a_r + s_r + b_r), torch.sigmoid(a_g + s_g + b_g)
+    a = r * (s_c + b_s) + a_c
+    c = torch.tanh(a + b_c) if activation == "gru" else modrelu(a, b_c)
+    return g * h + (1 - g) * c
+
+
+def lstm_step(added: Tensor, h: Tensor, c: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+    """h and c of an LSTM after one step, from U x + b and those before it."""
+    i, f, g, o = (added + h @ W.mT).chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
 
 
 def _forward(*arguments: Any) -> tuple[Tensor, ...]:
