@@ -112,9 +112,7 @@ def fcntl_module() -> Any:
     try:
         return importlib.import_module("fcntl")
     except ImportError:
-        raise StorageError(
-            "runs and sweeps are held by flock, which this system lacks: train on Linux or macOS"
-        ) from None
+        raise StorageError("sweeps are held by flock, which this system lacks: train on Linux or macOS") from None
 
 
 def _in_use(path: Path, holder: bytes) -> RunInUseError:
