@@ -19,7 +19,7 @@ RUNNERS = {
     "linux-x86_64": [],
     "musl-x86_64": ["/lib/ld-musl-x86_64.so.1"],
     "linux-aarch64": ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"],
-    "windows-amd64": ["wine64"],
+    "windows-amd64": ["/usr/lib/wine/wine64"],
 }
 """What runs a program of a target on an x86_64 Linux."""
 
