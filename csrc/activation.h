@@ -67,7 +67,7 @@ template <class T> struct ModReLU {
 template <class T> struct ComplexModReLU {
     using V = Vec<T>;
     static constexpr bool pairs = true;
-    static constexpr T eps = T(1e-5);
+    static constexpr T eps = T(1e-5), root_of_eps = T(3.1622776601683794e-3);
     static SCORNN_INLINE V sum_pairs(V v) { return v + swap_pairs<T>(v); }
     // sqrt(x^2 + y^2), whose squares neither overflow nor underflow.
     static SCORNN_INLINE V length(V x, V y) {
@@ -85,8 +85,9 @@ template <class T> struct ComplexModReLU {
     static SCORNN_INLINE V backward(V dh, V h, V b, V &db) {
         V q = length(h, swap_pairs<T>(h));
         V p = q - b;
-        V d = length(p, T(2) * square_root<T>(eps * q));
-        V r = p >= T(0) ? T(0.5) * (p + d) : T(2) * eps * q / (d - p);  // the root without cancellation
+        V m = root_of_eps * square_root<T>(q);  // of the product eps q, which may underflow
+        V d = length(p, T(2) * m);
+        V r = p >= T(0) ? T(0.5) * (p + d) : T(2) * m * (m / (d - p));  // the root without cancellation
         V u = h / q;
         V c = sum_pairs(dh * u);
         V s = r + eps;

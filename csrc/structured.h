@@ -59,7 +59,7 @@ template <class T> struct ComplexUnit {
         u[0] *= by_l;
         u[1] *= by_l;
         const V c = dh[0] * u[0] + dh[1] * u[1], db = c * (r * by_s), gain = a * by_s, bend = db * ((eps - b) * by_s);
-        const auto silent = (a <= T(0)) | (r == T(0));
+        const auto silent = (a <= T(0)) | ((z[0] * gain == T(0)) & (z[1] * gain == T(0)));
         dh[0] = silent ? zero : gain * dh[0] + bend * u[0];
         dh[1] = silent ? zero : gain * dh[1] + bend * u[1];
         return silent ? zero : db;

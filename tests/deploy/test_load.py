@@ -83,6 +83,39 @@ def test_what_cannot_be_loaded_is_named(run: Path, tmp_path: Path) -> None:
         scornn.load(tmp_path / "raw.safetensors", best=True)
 
 
+def changed(data: bytes, old: bytes, new: bytes) -> bytes:
+    assert data.count(old) == 1
+    assert len(old) == len(new)
+    return data.replace(old, new)
+
+
+def test_a_file_with_other_bytes_is_refused(run: Path, tmp_path: Path) -> None:
+    """Safetensors has no digest of its own: a flipped bit in a weight, or in the config, would change the network."""
+    data, file = weights.to_bytes(weights.find(run)), tmp_path / "a.safetensors"
+    flipped = bytearray(data)
+    flipped[-5] ^= 1
+    for bad in (bytes(flipped), changed(data, b'"step":"4"', b'"step":"5"')):
+        file.write_bytes(bad)
+        with pytest.raises(CheckpointError, match=r"a\.safetensors is damaged: its content has the sha256 \w+, expected"):
+            scornn.load(file)
+    file.write_bytes(data)
+    assert scornn.load(file).stored.step == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [("head.bias", float("nan"), "head.bias holds NaN"), ("layer.sign_hh_l0", 0.5, "layer.sign_hh_l0 holds 0.5")],
+)
+def test_numbers_that_cannot_be_are_refused_in_a_file_too(
+    name: str, value: float, said: str, run: Path, tmp_path: Path
+) -> None:
+    stored = weights.find(run)
+    stored.tensors[name].view(-1)[0] = value
+    weights.write(stored, tmp_path / "a.safetensors")
+    with pytest.raises(CheckpointError, match=said):
+        scornn.load(tmp_path / "a.safetensors")
+
+
 def test_loading_needs_nothing_that_windows_lacks(run: Path) -> None:
     missing = "import sys; sys.modules |= dict.fromkeys(('fcntl', 'pwd', 'grp', 'resource', 'termios'))"
     code = f"{missing}; import scornn; print(scornn.load({str(run)!r}).task.name)"

@@ -296,6 +296,29 @@ def test_complex_modrelu_of_huge_and_tiny_numbers(scale: float, bias: float, isa
             torch.testing.assert_close(value.double(), expected, rtol=1e-6, atol=0)
 
 
+def test_complex_modrelu_of_tiny_numbers_without_a_bias(isa: str) -> None:
+    """Here h = r²/(r + ε) underflows: its gradient is right as long as h is a number, and 0 in all rungs where h is."""
+    scales = torch.logspace(-44, 3, 95, dtype=torch.float64)
+    found = []
+    for rung, dtype in ((RUNGS[-1], torch.float64), *((rung, torch.float32) for rung in RUNGS)):
+        x = (torch.tensor([0.6, 0.8], dtype=torch.float64) * scales[:, None, None]).to(dtype).requires_grad_()
+        b = torch.zeros(1, dtype=dtype, requires_grad=True)
+        zero, I = torch.zeros(2, 2, dtype=dtype), torch.eye(2, dtype=dtype)
+        output, _ = rung.run(x, zero[:1], zero, I, b, "complex_modrelu", None, False)
+        (dx,) = torch.autograd.grad(output, x, torch.tensor([1.0, 2.0], dtype=dtype).expand_as(output))
+        found.append((output.detach(), dx))
+    (_, exact), *others = found
+    silent = [(output == 0).all(-1) for output, _ in others]
+    for (output, dx), nothing in zip(others, silent, strict=True):
+        assert torch.equal(nothing, silent[-1])
+        assert nothing[scales < 1e-26].all()
+        assert (dx[nothing] == 0).all()
+        assert (dx[~nothing] != 0).all()
+        normal = output.abs().amin(-1) > torch.finfo(torch.float32).tiny
+        torch.testing.assert_close(dx[normal].double(), exact[normal], rtol=2e-6, atol=0)
+        torch.testing.assert_close(dx.double(), exact, rtol=2e-6, atol=3e-20)  # where h has few digits left, or none
+
+
 def test_rows_do_not_depend_on_their_neighbours(isa: str) -> None:
     arguments = problem(5, 64, 33, 7)
     whole = results(native.recurrence, arguments)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ import torch
 from torch import Tensor
 
 import scornn.ops
-from scornn.ops import library, native
+from scornn.nn import build
+from scornn.ops import library, native, structured
 from scornn.ops.rung import _warn_once
 
 KERNEL = library.load()
@@ -249,6 +251,101 @@ def test_a_signal_frees_nothing_under_a_running_task(monkeypatch: pytest.MonkeyP
     assert alive == [True]
     gc.collect()
     assert memory() is None
+
+
+KINDS = ("scornn", "lstm", "gru", "goru", "urnn", "linear-memory")
+
+
+def pointers(value: Any) -> Iterator[int]:
+    """Every address in a struct of the kernel, and in those that it points to."""
+    if isinstance(value, ctypes.Structure):
+        for name, *_ in value._fields_:
+            field = getattr(value, name)
+            whole = isinstance(field, int) and dict(value._fields_)[name] is not ctypes.c_void_p
+            yield from () if whole else pointers(field)
+    elif isinstance(value, ctypes.Array):
+        yield from () if value._type_ is ctypes.c_int64 else (p for p in value if p)
+    elif isinstance(value, int):
+        yield value
+    elif value:  # a pointer to a struct
+        yield from pointers(value.contents)
+
+
+def tensors(value: object) -> Iterator[Tensor]:
+    """Every tensor that an object holds."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (tuple, list, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from tensors(part)
+    elif isinstance(value, (native.Call, structured._Map)):
+        yield from tensors(vars(value))
+
+
+@needs_kernel
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("inputs", [2, 40])
+def test_what_the_tasks_point_into_is_kept(kind: str, inputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, work = [], native._workers.run
+
+    def run(tasks: list[library.Task], keep: object) -> None:
+        held = [(t.data_ptr(), t.data_ptr() + t.untyped_storage().nbytes()) for t in tensors(keep)]
+        used = [p for task in tasks for p in pointers(task)]
+        assert all(any(begin <= p < end for begin, end in held) for p in used)
+        calls.append(len(used))
+        work(tasks, keep)
+
+    monkeypatch.setattr(native._workers, "run", run)
+    layer = build(kind, inputs, 64, learn_h0=True) if kind in ("scornn", "urnn") else build(kind, inputs, 64)
+    layer.backend = "native"
+    x = torch.randn(5, 3, inputs, requires_grad=True)
+    output, last = layer(x)
+    (output.sum() + (last[0] if isinstance(last, tuple) else last).square().sum()).backward()
+    assert len(calls) == 2
+    assert min(calls) >= 5
+
+
+@needs_kernel
+def test_signals_that_raise_during_real_calls() -> None:
+    """On the threads of the pool: whatever is made after the exception is not written to by what still runs."""
+    script = f"""
+import signal
+from scornn.nn import build
+
+native._workers._openmp = None
+
+class Stop(Exception):
+    pass
+
+def stop(*_):
+    raise Stop
+
+def interrupted(layer, x, k):
+    with torch.no_grad() if k % 2 else torch.enable_grad():
+        output = layer(x)[0]
+    signal.setitimer(signal.ITIMER_REAL, 2e-4 * (1 + k % 7))
+    try:
+        layer(x) if k % 2 else output.sum().backward()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+signal.signal(signal.SIGALRM, stop)
+stopped = 0
+for kind in {KINDS}:
+    layer, x = build(kind, 2, 64, backend="native"), torch.randn(400, 2, 2).requires_grad_()
+    for k in range(20):
+        try:
+            interrupted(layer, x, k)
+        except Stop:
+            stopped += 1
+            fresh = [torch.full((n,), 7.0) for n in (400 * 2 * 64, x.numel(), 128) for _ in range(3)]
+            for _ in native._workers._pool._threads:
+                native._workers._pool.submit(int).result()
+            assert all((t == 7).all() for t in fresh), kind
+native._workers._pool.shutdown(wait=True)
+print(stopped)
+"""
+    assert int(run(script, OMP_WAIT_POLICY="passive")) >= 20
 
 
 def test_the_first_step_imports_no_compiler() -> None:

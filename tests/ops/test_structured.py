@@ -115,6 +115,16 @@ def test_states_whose_squares_do_not_fit(scale: float) -> None:
         assert error <= 1e-4 * float(want[k].detach().abs().max())
 
 
+def test_a_state_that_underflows_has_no_gradient() -> None:
+    (x, h0, U, b), factors, _ = problem("fourier", 1, 3, 8, 2)
+    for operator in (product.naive, product.manual, structured.kernel):
+        tensors = [1e-30 * x, 1e-30 * h0, U, 0 * b]
+        output, _, dx, dh0, *_ = results(operator, "fourier", tensors, factors, None, False, dtype=torch.float32)
+        assert not output.any()
+        assert not dx.any()
+        assert not dh0.any()
+
+
 @pytest.mark.parametrize("name", NAMES[:3])
 def test_a_nan_stays_in_its_sample(name: str) -> None:
     tensors, factors, _ = problem(name, 5, 9, 17, 2)

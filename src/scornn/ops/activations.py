@@ -46,13 +46,16 @@ def _modrelu_pullback(g: Tensor, h: Tensor, b: Tensor | None) -> tuple[Tensor, T
 
 
 def _complex_modrelu(z: Tensor, b: Tensor | None) -> Tensor:
-    """z relu(r + b) / (r + ε) with r = |z|, over adjacent pairs (Re, Im)."""
+    """z relu(r + b) / (r + ε) with r = |z|, over adjacent pairs (Re, Im).
+
+    Where it is 0, so is its gradient, also where it underflows: the state could not tell.
+    """
     pairs = z.unflatten(-1, (-1, 2))
-    zero = (pairs == 0).all(-1)
-    safe = torch.where(zero.unsqueeze(-1), 1, pairs)
+    safe = torch.where((pairs == 0).all(-1, keepdim=True), 1, pairs)
     r = torch.hypot(safe[..., 0], safe[..., 1])
     gain = torch.relu(r if b is None else r + b) / (r + COMPLEX_EPSILON)
-    return torch.where(zero, 0, gain).unsqueeze(-1).mul(pairs).flatten(-2)
+    h = gain.unsqueeze(-1) * pairs
+    return torch.where((h == 0).all(-1, keepdim=True), 0, h).flatten(-2)
 
 
 def _complex_modrelu_pullback(g: Tensor, h: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -64,8 +67,9 @@ def _complex_modrelu_pullback(g: Tensor, h: Tensor, b: Tensor | None) -> tuple[T
     q = torch.where(silent, 1, q)
     b = q.new_zeros(()) if b is None else b
     c = q - b
-    root = torch.hypot(c, 2 * torch.sqrt(eps * q))  # squares would overflow
-    r = torch.where(c > 0, (c + root) / 2, 2 * eps * q / (root - c))
+    middle = eps**0.5 * torch.sqrt(q)  # √(εq), which does not underflow
+    root = torch.hypot(c, 2 * middle)  # squares would overflow
+    r = torch.where(c > 0, (c + root) / 2, 2 * middle * (middle / (root - c)))
     u = H / q.unsqueeze(-1)
     along = (u * G).sum(-1)  # u·g
     gain = torch.where(b < 0, q / r, (r + b) / (r + eps))  # the same number; each where it is exact

@@ -1,4 +1,4 @@
-"""Every state of a bank of rotations on the C++ kernel (``csrc/rotations.h``).
+"""Every state of a bank of rotations on the C++ kernel (``csrc/bank.h``).
 
 The backward pass walks back from the last state with R⁻¹ = Rᵀ and keeps no other. U and b are the kernel's where there
 are few inputs; otherwise z = Ux + b is one product beforehand, and the gradients of U and x are products afterwards.
@@ -60,7 +60,11 @@ def _call(operands: Operands, x: Tensor, output: Tensor | None, h_n: Tensor) -> 
         h_n=h_n.data_ptr(),
     )
     rows = x.numel() // x.shape[-1]
-    return sequence, kernel._shards(batch, 8.0 * rows * n * (1 + m * fused), sizes), [x, h0, U, b, h_n, sizes, turn]
+    return (
+        sequence,
+        kernel._shards(batch, 8.0 * rows * n * (1 + m * fused), sizes),
+        [x, h0, U, b, output, h_n, sizes, turn],
+    )
 
 
 def _forward(operands: Operands) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scornn.ops.custom import register
+from scornn.ops.custom import register, under_transform
 
 # Conjugates are taken by conj_physical: inside an operator that torch.compile runs, the lazy conjugate bit is lost.
 
@@ -61,11 +61,13 @@ _operator = register(
 def skew_exponential(A: Tensor) -> Tensor:
     """exp(A) of a real skew-symmetric A ``(n, n)``, in float32 or float64: orthogonal to rounding.
 
+    Under torch.func's transforms, for which this one has no rule, torch's general exponential.
+
     Example:
         >>> quarter = math.pi / 2
         >>> skew_exponential(torch.tensor([[0.0, -quarter], [quarter, 0.0]])).round().abs()
         tensor([[0., 1.],
                 [1., 0.]])
     """
-    W: Tensor = _operator(A)[0]
+    W: Tensor = torch.linalg.matrix_exp(A) if under_transform() else _operator(A)[0]
     return W

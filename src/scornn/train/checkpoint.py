@@ -101,12 +101,12 @@ def load(path: Path) -> Checkpoint:
         )
     except (ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
         raise CheckpointError(f"{path}: its files match the manifest but cannot be read: {error!r}") from error
-    _check_values(path / "model.safetensors", found.model)
-    _check_values(path / "training.safetensors", {k: t for k, t in found.training.items() if k.startswith("average/")})
+    check_values(path / "model.safetensors", found.model)
+    check_values(path / "training.safetensors", {k: t for k, t in found.training.items() if k.startswith("average/")})
     return found
 
 
-def _check_values(file: Path, tensors: Mapping[str, Tensor]) -> None:
+def check_values(file: Path, tensors: Mapping[str, Tensor]) -> None:
     """Weights are finite and signs are 1 or −1, whatever the digest says: W is orthogonal only then."""
     for name, tensor in tensors.items():
         if (tensor.is_floating_point() or tensor.is_complex()) and not bool(torch.isfinite(tensor).all()):

@@ -1,9 +1,10 @@
 """Trained weights wherever they lie: in a run, in a recorded result, in one checkpoint, in a file of `scornn export`.
 
-A file holds the tensors of the network and, in its header, the run's config, the step, which weights they are and the
-run's summary. In a recorded result it is called ``weights.safetensors``.
+A file holds the tensors of the network and, in its header, the run's config, the step, which weights they are, the
+run's summary and a digest of all this. In a recorded result it is called ``weights.safetensors``.
 """
 
+import hashlib
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -86,8 +88,17 @@ def to_bytes(stored: Stored) -> bytes:
         "summary": json.dumps(dict(stored.summary)),
     }
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in stored.tensors.items()}
-    data: bytes = safetensors.torch.save(tensors, header)
+    data: bytes = safetensors.torch.save(tensors, {**header, "sha256": _digest(header, tensors)})
     return data
+
+
+def _digest(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """Of all that a file says: safetensors itself would not see a flipped bit."""
+    digest = hashlib.sha256(json.dumps(sorted(header.items())).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def read(path: Path, plugins: Sequence[str] = ()) -> Stored:
@@ -103,6 +114,10 @@ def read(path: Path, plugins: Sequence[str] = ()) -> Stored:
         raise CheckpointError(
             f"{path} was not made by `scornn export`: its header has the format {found!r}, expected {FORMAT!r}"
         )
+    expected = header.pop("sha256", None)  # files of version 0.2.0 have none
+    if expected is not None and (content := _digest(header, tensors)) != expected:
+        raise CheckpointError(f"{path} is damaged: its content has the sha256 {content}, expected {expected}")
+    checkpoint.check_values(path, tensors)
     try:
         kind: Weights = "average" if header["weights"] == "average" else "raw"
         config, summary = _config(json.loads(header["config"]), plugins), json.loads(header["summary"])
