@@ -96,7 +96,7 @@ def test_a_file_with_other_bytes_is_refused(run: Path, tmp_path: Path) -> None:
     flipped[-5] ^= 1
     for bad in (bytes(flipped), changed(data, b'"step":"4"', b'"step":"5"')):
         file.write_bytes(bad)
-        with pytest.raises(CheckpointError, match=r"a\.safetensors is damaged: its content has the sha256 \w+, expected"):
+        with pytest.raises(CheckpointError, match=r"a\.safetensors is damaged: its content has the sha256 \w+,"):
             scornn.load(file)
     file.write_bytes(data)
     assert scornn.load(file).stored.step == 4
