@@ -23,7 +23,7 @@ from scornn.errors import StorageError, UsageError
 def load(files: Iterable[str]) -> list[str]:
     """Run the files that a user has named, once in a process; their absolute paths, which a run keeps."""
     _load_installed()
-    paths = [str(Path(file).expanduser().resolve()) for file in files]
+    paths = [_absolute(file) for file in files]
     for path in paths:
         _run(path)
     _remember(paths)
@@ -51,6 +51,16 @@ def digest(paths: Iterable[str]) -> str:
     return ", ".join(f"{Path(path).name} {durable.sha256_file(path)[:12]}" for path in paths)
 
 
+def _absolute(file: str) -> str:
+    """The path as a run keeps it, which a config must be able to hold."""
+    try:
+        path = str(Path(file).expanduser().resolve())
+        path.encode()
+    except (ValueError, RuntimeError, OSError) as error:  # a NUL, no such home, links in a circle, bytes of no encoding
+        raise UsageError(f"plugin {file!a}: {error}; expected the name of a Python file") from None
+    return path
+
+
 def _run(path: str) -> None:
     name = f"scornn_plugin_{hashlib.sha256(path.encode()).hexdigest()[:16]}"
     if name in sys.modules:
@@ -64,7 +74,7 @@ def _run(path: str) -> None:
     sys.modules[name] = module
     try:
         specification.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise UsageError(f"plugin {path}: {type(error).__name__}: {error}") from error
 

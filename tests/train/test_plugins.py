@@ -77,7 +77,18 @@ def test_a_plugin_that_its_user_did_not_name_is_not_run(capsys: pytest.CaptureFi
 def test_plugins_that_cannot_be_loaded(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     Path("broken.py").write_text("import nothing_of_that_name")
     Path("mine.txt").write_text("")
+    Path("leaves.py").write_text("raise SystemExit(0)")
+    Path("torn.py").write_bytes(b"def \xff\x00")
+    Path("round.py").symlink_to("round.py")
     for name, said in (
+        ("leaves.py", "leaves.py: SystemExit: 0"),
+        ("torn.py", "torn.py: "),
+        ("round.py", "round.py"),
+        (".", "expected a Python file"),
+        ("", "expected a path"),
+        ("\udcff.py", r"'\udcff.py'"),
+        ("a\0.py", r"'a\x00.py'"),
+        ("~nobody-of-that-name/a.py", "nobody-of-that-name"),
         ("gone.py", "gone.py: expected a Python file"),
         ("broken.py", "broken.py: ModuleNotFoundError: No module named 'nothing_of_that_name'"),
         ("mine.txt", "mine.txt: expected a name that ends in .py"),

@@ -16,7 +16,9 @@ Several processes on several machines join one study: give each the same command
 journal file on a shared directory or a database such as postgresql://me@host/sweeps.
 """
 
+import shlex
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -162,20 +164,23 @@ def _report(argv: list[str]) -> int:
         text = record.to_json(found) if record_file else page(found)
     if record_file:
         durable.write_text(out, text)
-        print(f"{out}: make its page with scornn sweep report {out}")
+        print(f"{out}: make its page with scornn sweep report {shlex.quote(str(out))}")
     else:
         write_page(flags.out, text)
     return 0
 
 
 def _finish(result: "Result", quiet: bool) -> int:
-    if result.signal and not quiet:
+    from scornn.sweep.program import joined
+
+    directory = shlex.quote(str(result.directory))
+    if result.signal and not joined():
         name = signal.Signals(result.signal).name
-        print(f"{name}: saved; continue with: scornn sweep resume {result.directory}")
+        print(f"{name}: saved; continue with: scornn sweep resume {directory}", file=sys.stderr)
     elif not quiet and not result.exit_code:
-        print(f"see: scornn sweep report {result.directory} --out sweep.html")
+        print(f"see: scornn sweep report {directory} --out sweep.html")
         if result.best:
-            print(f"use: scornn train --config {result.best}")
+            print(f"use: scornn train --config {shlex.quote(str(result.best))}")
         else:
             print("no trial ran to its end: there is no best.json")
     return result.exit_code

@@ -1,5 +1,6 @@
 """The page of ``scornn sweep report``: the best runs, what mattered, and how every trial went."""
 
+import shlex
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -48,7 +49,8 @@ def page(record: Record) -> str:
         sections += [_best_table(record), *over(record)]
     sections += [*_curves(record), _all_table(record)]
     if record.directory:
-        commands = [f"scornn sweep resume {record.directory}", f"scornn train --config {record.directory}/best.json"]
+        here, best = (shlex.quote(str(path)) for path in (record.directory, f"{record.directory}/best.json"))
+        commands = [f"scornn sweep resume {here}", f"scornn train --config {best}"]
         sections.append(Details("Commands", "\n".join(commands)))
     if record.code:
         sections.append(Prose([f"Made with scornn {record.code}{f' on {record.machine}' * bool(record.machine)}."]))

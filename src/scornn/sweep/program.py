@@ -84,13 +84,18 @@ def resume(
     if without_password(found) != without_password(kept.storage):
         raise UsageError(f"--storage {without_password(found)}: {directory} is kept in {kept.storage}")
     study = Trials(msgspec.structs.replace(plan, storage=found), axes, directory)
-    if _JOINED in os.environ:
+    if joined():
         _die_with_parent()
     else:
         study.fill()
         if plan != kept:
             plans.save(plan, directory)
     return _run(study, quiet, tensorboard)
+
+
+def joined() -> bool:
+    """Whether this process is one of ``--jobs``, and another speaks for it."""
+    return _JOINED in os.environ
 
 
 def open_sweep(directory: Path, storage: str | None = None) -> Trials:

@@ -80,18 +80,22 @@ def _journal(path: Path, write: bool) -> "BaseStorage":
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
+    last: list[bytes] = []
     with durable.storage_errors(path, "open the journal"):
         if not write or (path.is_file() and path.stat().st_size):
             with open(path, "rb") as file:
-                _refuse_foreign(path, file.readline())
+                _refuse_foreign(path, first := file.readline())
+                last = [line for line in (first, *file) if line.endswith(b"\n")][-1:]
         if write:
             with open(path, "ab"):
                 pass
     try:
+        for line in last:
+            json.loads(line)  # Optuna forgives the last line, and fails once another is written after it
         lock: Any = _Flock(path)
         return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
-    except (ValueError, KeyError) as error:
-        raise StorageError(f"cannot read the journal {path}: {error}") from error
+    except Exception as error:  # Optuna trusts what it reads, and fails in every way
+        raise StorageError(f"cannot read the journal {path}: it is damaged: {error!r}") from error
 
 
 def _refuse_foreign(path: Path, line: bytes) -> None:

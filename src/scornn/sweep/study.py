@@ -43,26 +43,20 @@ class Trials:
         self.storage = open_storage(plan.storage, directory, write=write)
         self._watcher = Watcher()
         with self.errors():
-            self.study = self._open() if write else self._found()
+            self.study = self._open(write)
             self._mark(write)
 
-    def _open(self) -> "Study":
-        from optuna import create_study
+    def _open(self, write: bool) -> "Study":
+        """The study that is there. Only else a new one: to ask for that writes to a journal."""
+        from optuna import create_study, load_study
 
-        return create_study(
-            study_name=self.plan.study,
-            storage=self.storage,
-            direction="maximize" if self.plan.objective.goal == "max" else "minimize",
-            load_if_exists=True,
-            sampler=_any_sampler(),
-        )
-
-    def _found(self) -> "Study":
-        from optuna import load_study
-
+        given: dict[str, Any] = {"study_name": self.plan.study, "storage": self.storage, "sampler": _any_sampler()}
         try:
-            return load_study(study_name=self.plan.study, storage=self.storage, sampler=_any_sampler())
+            return load_study(**given)
         except KeyError:
+            if write:
+                goal = "maximize" if self.plan.objective.goal == "max" else "minimize"
+                return create_study(**given, direction=goal, load_if_exists=True)
             where = without_password(self.plan.storage)
             raise UsageError(f"{where} holds no study {self.plan.study!r}: {self.directory} has not begun") from None
 

@@ -1,0 +1,113 @@
+"""What can be done to a sweep, and what it says then. A refusal and a report change nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scornn.cli import main
+from scornn.train.loop import Trainer
+
+TINY = ["--length", "5", "--hidden", "4", "--threads", "1", "--iterations", "2", "--quiet"]
+TINY += ["--set", "task.train_size=40", "--set", "task.test_size=20"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "s"
+    assert main(["sweep", "copying", *TINY, "--over", "seed=1,2", "--out", str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def copy(made: Path) -> Path:
+    shutil.copytree(made, "s")
+    return Path("s")
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {str(f): f.read_bytes() for f in sorted(path.rglob("*")) if f.is_file() and not f.name.endswith("lock")}
+
+
+def _edit(path: Path, change: Callable[[bytes], bytes]) -> None:
+    path.write_bytes(change(path.read_bytes()))
+
+
+def _other_plan(sweep: Path) -> None:
+    table = json.loads((sweep / "sweep.json").read_text())
+    table["settings"]["model"]["hidden"] = 3
+    (sweep / "sweep.json").write_text(json.dumps(table))
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], None], int, str]] = {
+    "another plan": (_other_plan, 2, "is of another config: model.hidden is 4 there, 3 here"),
+    "no plan": (lambda s: (s / "sweep.json").unlink(), 2, "s is not a sweep: it has no sweep.json"),
+    "no JSON": (lambda s: _edit(s / "sweep.json", lambda old: old[:50]), 2, "sweep.json"),
+    "garbage in the journal": (
+        lambda s: _edit(s / "journal.log", lambda old: old.replace(b'{"op_code":4', b"\xff\xff", 1)),
+        6,
+        "cannot read the journal s/journal.log",
+    ),
+    "a value in the journal": (
+        lambda s: _edit(s / "journal.log", lambda old: old.replace(b'"op_code":4', b'"op_code":[', 1)),
+        6,
+        "cannot read the journal s/journal.log",
+    ),
+    "an operation in the journal": (
+        lambda s: _edit(s / "journal.log", lambda old: old.replace(b'"op_code":4', b'"op_code":77', 1)),
+        6,
+        "cannot read the journal s/journal.log",
+    ),
+}
+
+
+@pytest.mark.parametrize("command", ["resume", "report"])
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_named_and_nothing_changes(
+    name: str, command: str, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil, code, said = DAMAGE[name]
+    spoil(copy)
+    before = contents(copy)
+    assert main(["sweep", command, "s"]) == code
+    assert said in capsys.readouterr().err
+    assert contents(copy) == before
+    assert not Path("sweep.html").exists()
+
+
+def test_a_report_writes_its_page_alone(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = contents(copy)
+    assert main(["sweep", "report", "s"]) == 0
+    assert contents(copy) == before
+    (copy / "journal.log").unlink()
+    before = contents(copy)
+    assert main(["sweep", "report", "s", "--out", "other.html"]) == 6
+    assert "cannot open the journal s/journal.log: No such file" in capsys.readouterr().err
+    assert contents(copy) == before
+    assert not Path("other.html").exists()
+    assert main(["sweep", "resume", "s", "--quiet"]) == 0
+    assert main(["sweep", "report", "s", "--out", "other.html"]) == 0
+
+
+def test_a_stop_is_told_on_standard_error_with_a_command_that_can_be_pasted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Trainer._step
+
+    def stepping(self: Trainer, stop: bool) -> bool:
+        signal.raise_signal(signal.SIGTERM)
+        return step(self, stop)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", stepping)
+        assert main(["sweep", "copying", *TINY, "--over", "seed=1,2", "--out", "my sweeps/a"]) == 143
+    assert "SIGTERM: saved; continue with: scornn sweep resume 'my sweeps/a'" in capsys.readouterr().err
+    assert main(["sweep", "resume", "my sweeps/a"]) == 0
+    said = capsys.readouterr().out
+    assert "see: scornn sweep report 'my sweeps/a' --out sweep.html" in said
+    assert "use: scornn train --config 'my sweeps/a/best.json'" in said
