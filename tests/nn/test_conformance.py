@@ -84,10 +84,6 @@ faster_backends = pytest.mark.parametrize(
 )
 
 
-# Under torch.func's transforms the exponential's own gradient has no rule, and dtriv counts its steps in a buffer.
-TRANSFORMABLE = [case for case in CASES if case.model not in ("exprnn", "dtriv")]
-
-
 def state_of(result: Any) -> Tensor:
     """h_n, for an LSTM without c_n."""
     state = result[1]
@@ -249,7 +245,7 @@ def test_backends_agree_on_outputs_and_every_gradient(case: Case, backend: str |
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func.jvp's own
-@pytest.mark.parametrize("case", TRANSFORMABLE, ids=str)
+@cases
 def test_torch_func_and_forward_mode_agree_with_backward(case: Case) -> None:
     layer, x = case.layer(), inputs(T, B, M)
     values = {name: p.detach() for name, p in layer.named_parameters()}
@@ -270,13 +266,18 @@ def test_torch_func_and_forward_mode_agree_with_backward(case: Case) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func.jvp's own
-@pytest.mark.parametrize(
-    ("case", "backend"), [(c, b) for c in TRANSFORMABLE for b in backends(c) if b not in (None, "naive")], ids=str
-)
+@faster_backends
 def test_a_backend_without_a_rule_for_transforms_says_so(case: Case, backend: str | None) -> None:
     layer = case.layer(backend=backend)
     with pytest.raises(RuntimeError, match=r"no rule for torch\.func"):
         torch.func.jvp(lambda x: layer(x)[0], (inputs(T, B, M),), (inputs(T, B, M),))
+
+
+def offset_by_one(value: Any) -> Any:
+    """The same numbers, from the second place of their memory on, as those of parameters cut out of one vector."""
+    if isinstance(value, tuple):
+        return tuple(map(offset_by_one, value))
+    return torch.cat([value.new_zeros(1), value.flatten()])[1:].view(value.shape)
 
 
 @case_and_backend
@@ -295,6 +296,11 @@ def test_odd_strides_change_nothing(case: Case, backend: str | None) -> None:
         torch.testing.assert_close(layer(view)[0], expected, msg=name)
     one = x[:1, :1].expand(T, B, M)
     torch.testing.assert_close(layer(one)[0], layer(one.contiguous())[0])
+    state = with_state(layer, x, requires_grad=False)
+    expected = layer(x, state)[0]
+    torch.testing.assert_close(layer(x, offset_by_one(state))[0], expected)
+    moved = {name: offset_by_one(p.detach()) for name, p in layer.named_parameters()}
+    torch.testing.assert_close(functional_call(layer, moved, (x, state))[0], expected)
 
 
 @case_and_backend
@@ -310,6 +316,23 @@ def test_nan_stays_in_its_sample(case: Case, backend: str | None) -> None:
     output.sum().backward()
     assert x.grad is not None
     assert x.grad[:, [0, 2]].isfinite().all()
+
+
+@faster_backends
+@pytest.mark.parametrize("step", [0, T - 1])
+@pytest.mark.parametrize("packed", [False, True])
+def test_backends_agree_where_a_sample_holds_nan(case: Case, backend: str | None, step: int, packed: bool) -> None:
+    found, x = [], inputs(T, 3, M)
+    x[step, 0] = float("nan")
+    for name in ("naive", backend):
+        layer, leaf = case.layer(backend=name), x.clone().requires_grad_()
+        output, h_n = layer(pack_padded_sequence(leaf, torch.tensor([T, 4, 1])) if packed else leaf)
+        output, h_n = output.data if packed else output, torch.cat(h_n) if isinstance(h_n, tuple) else h_n
+        weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
+        ((output * weights).sum() + h_n.sum()).backward()
+        found.append([output, h_n, leaf.grad, *(p.grad for p in layer.parameters() if p.grad is not None)])
+    for ours, expected in zip(*reversed(found), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-9, equal_nan=True)
 
 
 @case_and_backend

@@ -10,6 +10,7 @@ from scornn.nn import init
 from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision, precise
 from scornn.nn.catalogue import model
 from scornn.nn.checks import has_values
+from scornn.ops.custom import under_transform
 from scornn.ops.exponential import skew_exponential
 
 NONLINEARITIES = ("modrelu", "relu", "leaky_relu", "tanh", "identity")
@@ -106,7 +107,8 @@ class DTriv(ExpRNN):
     Near A = 0 the gradient in A is the one on the manifold, so moving the base keeps the map from bending the steps.
     Moving it changes neither W nor the outputs, beyond rounding. It happens by itself at the start of every K-th
     forward in training mode with gradients enabled, counted in a buffer, so a run that resumes from a checkpoint moves
-    it at the same steps; or whenever :meth:`rebase` is called. Inside ``torch.compile`` it is up to the caller.
+    it at the same steps; or whenever :meth:`rebase` is called. Inside ``torch.compile`` and torch.func's transforms
+    it is up to the caller.
 
     Starts with B = the start of :class:`ExpRNN` and A = 0. Deviation: each new base is made orthogonal to rounding by
     one Newton–Schulz step in float64, where the authors' program projects by an SVD after some dozens of moves.
@@ -181,7 +183,8 @@ class DTriv(ExpRNN):
         self.forwards.zero_()
 
     def before_forward(self) -> None:
-        counts = self.training and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        apart = torch.compiler.is_compiling() or under_transform()
+        counts = self.training and torch.is_grad_enabled() and not apart
         if counts and self.rebase_every is not None and has_values(self.forwards):
             if int(self.forwards) >= self.rebase_every:
                 self.rebase()

@@ -13,6 +13,7 @@ from torch import Tensor
 from scornn.functional import orthogonality_error
 from scornn.nn.base import DenseRecurrentLayer, check_choice, full_precision, precise
 from scornn.ops import product
+from scornn.ops.layout import complex_pairs
 from scornn.ops.rung import choose
 
 NONLINEARITIES = {"modrelu": "complex_modrelu"}
@@ -40,7 +41,7 @@ def real_form(M: Tensor) -> Tensor:
 
 def as_complex(v: Tensor) -> Tensor:
     """Adjacent pairs ``(..., n, 2)`` as complex numbers ``(..., n)``, in float32 or better."""
-    return torch.view_as_complex(precise(v).contiguous())
+    return complex_pairs(precise(v))
 
 
 def unit(theta: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from scornn.ops.custom import register
+from scornn.ops.layout import complex_pairs
 from scornn.ops.rung import Run, empty_states, no_second_derivative
 
 
@@ -61,7 +62,7 @@ class Bank(NamedTuple):
 
     def complex(self, h: Tensor) -> Tensor:
         """Real ``(…, n)`` as complex ``(…, units)``."""
-        planes = torch.view_as_complex(h[..., : 2 * self.planes].unflatten(-1, (self.planes, 2)).contiguous())
+        planes = complex_pairs(h[..., : 2 * self.planes].unflatten(-1, (self.planes, 2)))
         if not self.sign.shape[0]:
             return planes
         rest = h[..., 2 * self.planes :]

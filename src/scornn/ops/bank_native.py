@@ -15,9 +15,9 @@ from torch import Tensor
 
 from scornn.ops import library
 from scornn.ops import native as kernel
-from scornn.ops.bank import Bank, Operands, operator
+from scornn.ops.bank import Bank, Operands
 from scornn.ops.native import address, dense
-from scornn.ops.rung import Rung, empty_states
+from scornn.ops.rung import empty_states
 
 FUSED = 8
 """Inputs up to which the kernel multiplies by U itself: then z is never in memory."""
@@ -67,7 +67,7 @@ def _call(operands: Operands, x: Tensor, output: Tensor | None, h_n: Tensor) -> 
     )
 
 
-def _forward(operands: Operands) -> tuple[Tensor, Tensor]:
+def forward(operands: Operands) -> tuple[Tensor, Tensor]:
     x, h0, U = operands.x, operands.h0, operands.U
     if operands.batch_sizes is not None:
         kernel.check_sizes(operands.batch_sizes, x.shape[0])
@@ -80,7 +80,7 @@ def _forward(operands: Operands) -> tuple[Tensor, Tensor]:
     return output, h_n
 
 
-def _backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) -> list[Tensor | None]:
+def backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) -> list[Tensor | None]:
     g_output, g_h_n = grads
     x, h0, U, b = operands.x, operands.h0, operands.U, operands.b
     fused = U.shape[1] <= FUSED
@@ -112,6 +112,3 @@ def _backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) -> list[T
         dU = dz.mT @ x.flatten(0, -2) if needs[4] else dU
         db = dz.sum(0)
     return [dx, dh0, by_unit[1:planes:2] - by_unit[0:planes:2], None, dU, None if b is None else db]
-
-
-RUNG = Rung("native", operator("native", _forward, _backward), kernel._why_not, kernel.refuses)

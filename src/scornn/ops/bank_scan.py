@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from scornn.ops import bank_native, naive
+from scornn.ops import native as kernel
 from scornn.ops.bank import Bank, Operands, Order, operator
 from scornn.ops.rung import Rung, choose
 
@@ -43,17 +44,17 @@ def _naive(x: Tensor, h0: Tensor, angle: Tensor, sign: Tensor, U: Tensor, *rest:
     return naive.recurrence(x, h0, Bank(angle, sign).matrix(), U, b, "identity", batch_sizes, reverse)
 
 
-def _states(operands: Operands) -> tuple[Bank, Order, Tensor, Tensor]:
-    """The bank, the order, and z and h as complex steps."""
+def _states(operands: Operands) -> tuple[Bank, Order, Tensor]:
+    """The bank, the order, and h as complex steps."""
     x, h0, angle, sign, U, b, batch_sizes, reverse = operands
     bank, order = Bank(angle, sign), Order(x, batch_sizes, reverse)
     z = bank.complex(F.linear(order.steps_of(x), U, b))
     turn = bank.powers(1, order.steps).unsqueeze(1)
-    return bank, order, z, turn * (bank.complex(h0) + (turn.conj_physical() * z).cumsum(0))
+    return bank, order, turn * (bank.complex(h0) + (turn.conj_physical() * z).cumsum(0))
 
 
 def _forward(operands: Operands) -> tuple[Tensor, Tensor]:
-    bank, order, _, h = _states(operands)
+    bank, order, h = _states(operands)
     states = bank.real(h)
     return order.rows_of(states), order.last_of(states).clone()
 
@@ -61,13 +62,15 @@ def _forward(operands: Operands) -> tuple[Tensor, Tensor]:
 def _backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) -> list[Tensor | None]:
     g_output, g_h_n = grads
     x, h0, U = operands.x, operands.h0, operands.U
-    bank, order, z, h = _states(operands)
+    bank, order, h = _states(operands)
     g = h0.new_zeros(order.steps, *h0.shape) if g_output is None else order.steps_of(g_output.resolve_neg())
     if g_h_n is not None:
         g = order.add_last(g, g_h_n)
     turn = bank.powers(0, order.steps).unsqueeze(1)
     dz = turn * (turn.conj_physical() * bank.complex(g)).flip(0).cumsum(0).flip(0)
-    by_angle = (dz * (h - z).conj_physical()).imag.sum((0, 1))[: bank.planes]
+    turned = bank.power(1) * torch.cat([bank.complex(h0).unsqueeze(0), h[:-1]])  # R h_{t−1}; h_t − z_t if all is finite
+    angles = (dz * turned.conj_physical()).imag
+    by_angle = (angles if not order.packed else angles[order.there]).flatten(0, -2).sum(0)[: bank.planes]
     dh0 = bank.real(dz[0] * bank.power(-1))
     dz = order.rows_of(bank.real(dz))
     flat = dz.flatten(0, -2)
@@ -81,4 +84,14 @@ def _backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) -> list[T
     ]
 
 
-RUNGS = (bank_native.RUNG, Rung("manual", operator("manual", _forward, _backward)), Rung("naive", _naive, opaque=False))
+def _kernel_backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) -> list[Tensor | None]:
+    """The kernel walks back from the last state, which tells nothing of those before where it is not finite."""
+    backward = bank_native.backward if bool(h_n.isfinite().all()) else _backward
+    return backward(grads, h_n, operands, needs)
+
+
+RUNGS = (
+    Rung("native", operator("native", bank_native.forward, _kernel_backward), kernel.RUNG.unavailable, kernel.refuses),
+    Rung("manual", operator("manual", _forward, _backward)),
+    Rung("naive", _naive, opaque=False),
+)

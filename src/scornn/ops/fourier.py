@@ -12,6 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from scornn.ops.layout import complex_pairs
+
 
 class Factors(NamedTuple):
     """D_j = diag(phases[j]), R_j reflects along reflections[j]; ``back`` undoes the permutation."""
@@ -25,7 +27,7 @@ class Factors(NamedTuple):
     def of(cls, theta: Tensor, v: Tensor, permutation: Tensor) -> Factors:
         """From angles ``(3, n)`` and vectors as pairs ``(2, n, 2)``."""
         phases = torch.complex(theta.cos(), theta.sin())
-        return cls(phases, torch.view_as_complex(v.contiguous()), permutation, torch.argsort(permutation))
+        return cls(phases, complex_pairs(v), permutation, torch.argsort(permutation))
 
 
 def reflect(h: Tensor, v: Tensor) -> Tensor:

@@ -133,3 +133,9 @@ class Layout:
             here[: step.carried] = output[step.before : step.before + step.carried]
             here[step.carried :] = h0[step.carried : step.size]
         return previous
+
+
+def complex_pairs(v: Tensor) -> Tensor:
+    """Adjacent pairs ``(…, n, 2)`` as complex numbers ``(…, n)``, wherever they lie in memory."""
+    v = v.contiguous()
+    return torch.view_as_complex(v.clone() if v.storage_offset() % 2 else v)

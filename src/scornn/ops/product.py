@@ -15,7 +15,7 @@ from torch import Tensor
 
 from scornn.ops import fourier, rotations, structured
 from scornn.ops.activations import ACTIVATIONS
-from scornn.ops.layout import Layout, States
+from scornn.ops.layout import Layout, States, complex_pairs
 from scornn.ops.manual import pull_back
 from scornn.ops.rung import Incoming, Operands, Rung
 
@@ -48,7 +48,7 @@ def find(name: str) -> Map:
 
 def _units(h: Tensor, map: Map) -> Tensor:
     """A state of adjacent pairs as complex numbers."""
-    return torch.view_as_complex(h.contiguous().unflatten(-1, (-1, 2))) if map.complex else h
+    return complex_pairs(h.unflatten(-1, (-1, 2))) if map.complex else h
 
 
 def _state(h: Tensor, map: Map) -> Tensor:
