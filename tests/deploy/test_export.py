@@ -119,6 +119,7 @@ def test_a_file_that_differs_gets_no_name(run: Path, tmp_path: Path, monkeypatch
         (["RUN", "--to", "onnx", "--out", "there.d"], 6, "cannot write there.d"),
         (["empty", "--to", "onnx", "--out", "a.onnx"], 4, "empty has no checkpoint yet"),
         (["bad.safetensors", "--to", "onnx", "--out", "a.onnx"], 4, "bad.safetensors is no safetensors file"),
+        (["RUN", "--to", "onnx", "--out", "README.onnx"], 2, "README.md is no model card and would be replaced by one"),
     ],
 )
 def test_refusals(
@@ -132,6 +133,7 @@ def test_refusals(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("there.d").mkdir()
+    Path("README.md").write_text("# Mine")
     Path("bad.safetensors").write_bytes(b"<html>")
     Path("empty").mkdir()
     Path("empty/config.json").write_text(json.dumps(json.loads((run / "config.json").read_text())))

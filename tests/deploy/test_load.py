@@ -65,6 +65,8 @@ def test_eval_works_on_a_recorded_result(run: Path, tmp_path: Path, capsys: pyte
 def test_what_cannot_be_loaded_is_named(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no run directory"):
         scornn.load(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="weights = 'mean': expected one of raw, average"):
+        scornn.load(run, weights="mean")  # type: ignore[arg-type]
     shutil.copy(run / "config.json", tmp_path)
     with pytest.raises(CheckpointError, match="no checkpoint yet"):
         scornn.load(tmp_path)

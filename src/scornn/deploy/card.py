@@ -21,6 +21,9 @@ DATA = {
     "folder": "sound files of the user; their licence is not known to the program",
 }
 
+BEGIN = "---\nlibrary_name: scornn"
+"""How every card begins."""
+
 
 def text(network: Network, file: str, needs: str, error: float | None = None) -> str:
     """The card of an exported file, in Markdown with the header that model hubs read."""
@@ -46,7 +49,7 @@ def text(network: Network, file: str, needs: str, error: float | None = None) ->
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
     }
     tags = ", ".join(dict.fromkeys(("scornn", model.name, task.name)))
-    lines = ["---", "library_name: scornn", f"tags: [{tags}]", "---", ""]
+    lines = [BEGIN, f"tags: [{tags}]", "---", ""]
     lines += [f"# {model.label} on {task.name}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in facts.items()]
     lines += ["", *_figures(stored.summary, stored.config.seed), "## Config", "", "```json"]

@@ -6,11 +6,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import torch
 
 from scornn.deploy.frozen import Frozen
+from scornn.errors import UsageError
 from scornn.nn import SequenceModel
 from scornn.tasks.catalogue import find as find_task
 from scornn.train import state
@@ -74,6 +75,8 @@ def load(
         >>> network(torch.rand(784, 3, 1)).shape  # doctest: +SKIP
         torch.Size([3, 10])
     """
+    if weights not in get_args(Weights):
+        raise UsageError(f"weights = {weights!r}: expected one of {', '.join(get_args(Weights))}")
     return of(find(Path(path), best=best, weights=weights, plugins=plugins), device)
 
 

@@ -92,6 +92,9 @@ def _check_place(out: Path) -> None:
     """Refuse, before the work, a place that cannot be written to."""
     if out.suffix in ("", ".md"):
         raise UsageError(f"{out}: expected the name of a file, such as model.onnx; its card gets .md")
+    with durable.storage_errors(beside := out.with_suffix(".md")):
+        if beside.is_file() and not beside.read_bytes().startswith(card.BEGIN.encode()):
+            raise UsageError(f"{beside} is no model card and would be replaced by one; choose another name than {out}")
     with durable.storage_errors(out):
         if out.is_dir():
             raise IsADirectoryError(21, "Is a directory")

@@ -55,8 +55,8 @@ class Trials:
             return load_study(**given)
         except KeyError:
             if write:
-                goal = "maximize" if self.plan.objective.goal == "max" else "minimize"
-                return create_study(**given, direction=goal, load_if_exists=True)
+                maximize = self.plan.objective.goal == "max"
+                return create_study(**given, direction="maximize" if maximize else "minimize", load_if_exists=True)
             where = without_password(self.plan.storage)
             raise UsageError(f"{where} holds no study {self.plan.study!r}: {self.directory} has not begun") from None
 
