@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ def test_a_file_that_differs_gets_no_name(run: Path, tmp_path: Path, monkeypatch
         (["RUN", "--to", "onnx", "--out", "there.d"], 6, "cannot write there.d"),
         (["empty", "--to", "onnx", "--out", "a.onnx"], 4, "empty has no checkpoint yet"),
         (["bad.safetensors", "--to", "onnx", "--out", "a.onnx"], 4, "bad.safetensors is no safetensors file"),
-        (["RUN", "--to", "onnx", "--out", "README.onnx"], 2, "README.md is no model card and would be replaced by one"),
+        (["RUN", "--to", "onnx", "--out", "README.onnx"], 2, "README.onnx.md is no model card and would be replaced by one"),
     ],
 )
 def test_refusals(
@@ -133,7 +134,7 @@ def test_refusals(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("there.d").mkdir()
-    Path("README.md").write_text("# Mine")
+    Path("README.onnx.md").write_text("# Mine")
     Path("bad.safetensors").write_bytes(b"<html>")
     Path("empty").mkdir()
     Path("empty/config.json").write_text(json.dumps(json.loads((run / "config.json").read_text())))
@@ -141,6 +142,13 @@ def test_refusals(
     assert main(["export", *(str(run) if a == "RUN" else a for a in arguments)]) == code
     assert said in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_name_of_any_bytes(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "_compare", lambda network, content, kind: 0.0)
+    out = tmp_path / os.fsdecode(b"\xff.safetensors")
+    assert main(["export", str(run), "--to", "safetensors", "--out", str(out)]) == 0
+    assert "\ufffd.safetensors" in out.with_name(f"{out.name}.md").read_text()
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch's own

@@ -82,17 +82,22 @@ def export(
     needs = {"safetensors": "scornn", "pt2": "torch" if plain else "torch and `import scornn`", "onnx": "onnxruntime"}[
         to
     ]
-    text, beside = card.text(made, out.name, needs, error), out.with_name(f"{out.name}.md")
+    shown = os.fsencode(out.name).decode(errors="replace")  # a name may be bytes of no encoding, a card may not
+    text, beside = card.text(made, shown, needs, error), _card_of(out)
     durable.write_bytes(out, content)
     durable.write_text(beside, text)
     return Exported(out, beside, len(content), error, needs)
+
+
+def _card_of(out: Path) -> Path:
+    return out.with_name(f"{out.name}.md")
 
 
 def _check_place(out: Path) -> None:
     """Refuse, before the work, a place that cannot be written to."""
     if out.suffix in ("", ".md"):
         raise UsageError(f"{out}: expected the name of a file, such as model.onnx; its card gets .md")
-    with durable.storage_errors(beside := out.with_suffix(".md")):
+    with durable.storage_errors(beside := _card_of(out)):
         if beside.is_file() and not beside.read_bytes().startswith(card.BEGIN.encode()):
             raise UsageError(f"{beside} is no model card and would be replaced by one; choose another name than {out}")
     with durable.storage_errors(out):
