@@ -120,7 +120,8 @@ def test_a_file_that_differs_gets_no_name(run: Path, tmp_path: Path, monkeypatch
         (["RUN", "--to", "onnx", "--out", "there.d"], 6, "cannot write there.d"),
         (["empty", "--to", "onnx", "--out", "a.onnx"], 4, "empty has no checkpoint yet"),
         (["bad.safetensors", "--to", "onnx", "--out", "a.onnx"], 4, "bad.safetensors is no safetensors file"),
-        (["RUN", "--to", "onnx", "--out", "README.onnx"], 2, "README.onnx.md is no model card and would be replaced by one"),
+        (["RUN", "--to", "onnx", "--out", "empty/config.json"], 2, "empty/config.json is there already and is not"),
+        (["RUN", "--to", "onnx", "--out", "README.onnx"], 2, "README.onnx.md is no model card and would be replaced"),
     ],
 )
 def test_refusals(

@@ -74,7 +74,7 @@ def export(
         raise UsageError(f"plain is a form of pt2 files, but the format is {to}")
     made = network if isinstance(network, Network) else load(network)
     made, out = made.cpu().eval(), Path(out)
-    _check_place(out)
+    _check_place(out, to)
     if to == "onnx":
         _need("onnx", "onnxruntime")
     content = _content(made, to, plain)
@@ -93,13 +93,15 @@ def _card_of(out: Path) -> Path:
     return out.with_name(f"{out.name}.md")
 
 
-def _check_place(out: Path) -> None:
-    """Refuse, before the work, a place that cannot be written to."""
+def _check_place(out: Path, to: Format) -> None:
+    """Refuse, before the work, a place that cannot be written to, or where something else stands."""
     if out.suffix in ("", ".md"):
         raise UsageError(f"{out}: expected the name of a file, such as model.onnx; its card gets .md")
     with durable.storage_errors(beside := _card_of(out)):
         if beside.is_file() and not beside.read_bytes().startswith(card.BEGIN.encode()):
             raise UsageError(f"{beside} is no model card and would be replaced by one; choose another name than {out}")
+    if out.is_file() and out.suffix != f".{to}":
+        raise UsageError(f"{out} is there already and is not called .{to}: it would be replaced; choose another name")
     with durable.storage_errors(out):
         if out.is_dir():
             raise IsADirectoryError(21, "Is a directory")
