@@ -50,6 +50,22 @@ def test_refusals_in_a_sentence(argv: list[str], code: int, said: str, capsys: p
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["train", "copying", *TINY, "--out", "\udcff"],
+        ["train", "copying", *TINY, "--data", "\udcff"],
+        ["sweep", "copying", *TINY, "--over", "seed=1,2", "--study", "\udcff"],
+        ["report", "\udcff", "--out", "a.html"],
+        ["\udcff"],
+    ],
+)
+def test_bytes_that_are_no_text_are_refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    assert r"the argument '\udcff' is not UTF-8" in capsys.readouterr().err
+    assert not list(Path().iterdir())
+
+
 def test_a_byte_order_mark_is_no_part_of_the_file() -> None:
     Path("a.toml").write_bytes(b"\xef\xbb\xbfseed = 1\n")
     assert read(Path("a.toml")) == {"seed": 1}

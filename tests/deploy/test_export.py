@@ -148,7 +148,7 @@ def test_refusals(
 def test_a_name_of_any_bytes(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "_compare", lambda network, content, kind: 0.0)
     out = tmp_path / os.fsdecode(b"\xff.safetensors")
-    assert main(["export", str(run), "--to", "safetensors", "--out", str(out)]) == 0
+    write.export(run, out, "safetensors")
     assert "\ufffd.safetensors" in out.with_name(f"{out.name}.md").read_text()
 
 

@@ -80,13 +80,6 @@ def test_damage_is_named_and_nothing_changes(
     assert not Path("sweep.html").exists()
 
 
-@pytest.mark.parametrize("where", [["--study", "\udcff", "--out", "s"], ["--out", "\udcff"], ["--storage", "\udcff"]])
-def test_bytes_of_no_encoding_are_refused(where: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sweep", "copying", *TINY, "--over", "seed=1,2", *where]) == 2
-    assert r"\udcff" in capsys.readouterr().err
-    assert not list(Path().iterdir())
-
-
 def test_a_report_writes_its_page_alone(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(copy)
     assert main(["sweep", "report", "s"]) == 0

@@ -95,6 +95,7 @@ def _fail(message: str, code: int, debug: bool) -> int:
 
 
 def _dispatch(argv: list[str]) -> int:
+    _refuse_bytes(argv)
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(_help())
         return 0
@@ -108,6 +109,17 @@ def _dispatch(argv: list[str]) -> int:
         raise UsageError(f"unknown command {argv[0]!r}; {hint}")
     code: int = import_module(f"scornn.cli.{name}").main(argv[1:])
     return code
+
+
+def _refuse_bytes(argv: list[str]) -> None:
+    """Files and logs are UTF-8, and could not name what is not."""
+    for argument in argv:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"the argument {argument!a} is not UTF-8; give a file another name, or a link to it"
+            ) from None
 
 
 def commands() -> list[str]:

@@ -122,8 +122,8 @@ def _start(argv: list[str]) -> int:
         sampler=flags.sampler,
         prune=flags.prune,
         weights=flags.weights,
-        study=_utf8("--study" if flags.study else "--out", flags.study or out.resolve().name),
-        storage=_utf8("--storage", _where(flags.storage) or plans.JOURNAL),
+        study=flags.study or out.resolve().name,
+        storage=_where(flags.storage) or plans.JOURNAL,
         jobs=flags.jobs,
         threads=threads,
     )
@@ -184,15 +184,6 @@ def _finish(result: "Result", quiet: bool) -> int:
         else:
             print("no trial ran to its end: there is no best.json")
     return result.exit_code
-
-
-def _utf8(flag: str, text: str) -> str:
-    """What sweep.json can hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{flag} {text!a}: expected text in UTF-8") from None
-    return text
 
 
 def _where(storage: str | None) -> str | None:
