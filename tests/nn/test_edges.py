@@ -198,6 +198,12 @@ class TestAsTorchRNN:
         x = torch.randn(6, 2, 3)
         torch.testing.assert_close(ours(x)[0], theirs(x)[0])
 
+    def test_writing_into_the_output_before_backward_fails_in_autograds_words(self) -> None:
+        layer, x = scornn.ScoRNN(3, 5), torch.randn(4, 2, 3)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            layer(x)[0].mul_(2).sum().backward()
+        layer(x)[0].clone().mul_(2).sum().backward()
+
     def test_cell_under_autocast(self) -> None:
         cell = scornn.ScoRNNCell(3, 5)
         nn.init.normal_(cell.weight_ih)

@@ -203,3 +203,11 @@ def test_unknown_item() -> None:
     with pytest.raises(Exception, match="did you mean fig-copying"):
         chosen("fig-copy")
     assert len(chosen("all")) == 8
+
+
+def test_a_part_of_a_corpus_is_allowed_by_a_flag_of_reproduce() -> None:
+    preset = next(preset for preset in presets().values() if preset.config["task"]["name"] == "speech")
+    item = next(item for item in ITEMS.values() if preset.name in (*item.presets, *item.beyond))
+    for partial in (False, True):
+        config = settings(preset, item, "smoke", seed=1, threads=1, corpus=None, data=None, allow_partial=partial)
+        assert to_table(config)["task"]["allow_partial"] is partial

@@ -11,8 +11,10 @@ import pytest
 import safetensors.torch
 import torch
 
+import scornn
+from scornn import tasks
 from scornn.errors import CheckpointError, DivergedError, UsageError
-from scornn.train import checkpoint, program, state
+from scornn.train import checkpoint, program, provenance, state
 from scornn.train.config import Config
 from scornn.train.distributed import World
 from scornn.train.engine import Engine, Weights
@@ -319,6 +321,37 @@ def test_other_numerics_and_a_lost_orthogonality_are_said_also_by_a_quiet_run(
     log = (tmp_path / "run" / "log.txt").read_text()
     assert "may not resume bit for bit: torch was" in log
     assert "is 0.0.1" in log
+
+
+def test_another_kernel_and_another_instruction_set_are_said(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        stop_at(patch, 6)
+        start(small(), tmp_path / "run")
+    provenance.code_version.cache_clear()
+    before = provenance.code_version()
+    monkeypatch.setattr("scornn.ops.library.digest", lambda: "rebuilt")
+    monkeypatch.setattr("scornn.ops.library.instruction_set", lambda: "another")
+    provenance.code_version.cache_clear()
+    assert provenance.code_version() != before
+    assert provenance.numerics("native", 1, 1, "cpu")["instruction set"] == "another"
+    resume(tmp_path / "run")
+    said = capsys.readouterr().err
+    assert "may not resume bit for bit: code was" in said
+    if scornn.backends()["native"] == "available":
+        assert "may not resume bit for bit: instruction set was" in said
+    provenance.code_version.cache_clear()
+
+
+def test_an_evaluation_makes_W_once(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small()
+    engine = Engine(config, tasks.make(config.task, config.seed, None), World())
+    assert engine.task.num_batches("test") > 1
+    made, make = [], engine.model.layer.recurrent_matrix
+    monkeypatch.setattr(engine.model.layer, "recurrent_matrix", lambda suffix: made.append(suffix) or make(suffix))
+    engine.evaluate("test")
+    assert sorted(made) == sorted(engine.model.layer.suffixes())
 
 
 def test_a_shortened_metrics_file_is_refused(small: Small, tmp_path: Path) -> None:
