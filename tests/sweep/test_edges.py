@@ -80,6 +80,13 @@ def test_damage_is_named_and_nothing_changes(
     assert not Path("sweep.html").exists()
 
 
+def test_a_damaged_best_json_is_written_anew(copy: Path) -> None:
+    before = contents(copy)
+    (copy / "best.json").write_bytes(b"\xa0")
+    assert main(["sweep", "resume", "s", "--quiet"]) == 0
+    assert contents(copy)["s/best.json"] == before["s/best.json"]
+
+
 def test_a_report_writes_its_page_alone(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(copy)
     assert main(["sweep", "report", "s"]) == 0

@@ -224,7 +224,7 @@ def write_best(trials: Trials) -> Path | None:
     path = trials.directory / "best.json"
     text = to_json(plans.config(trials.plan, trials.values(best[0])))
     with durable.storage_errors(path):
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        if not path.is_file() or path.read_bytes() != text.encode():
             durable.write_text(path, text)
     return path
 
