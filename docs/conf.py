@@ -1,4 +1,4 @@
-"""Sphinx settings: MyST pages, docstrings by autodoc, furo."""
+"""Sphinx settings: MyST pages, notebooks that are run, docstrings by autodoc, furo."""
 
 import sys
 from importlib.metadata import version as installed_version
@@ -11,7 +11,7 @@ author = "The scornn authors"
 copyright = "2026, the scornn authors"
 version = release = installed_version("scornn")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "notebooks"]
 html_math_renderer = "mathml"
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3

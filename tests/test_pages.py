@@ -1,5 +1,7 @@
-"""The built pages: no warning, no formula left as LaTeX, nothing asked of the network."""
+"""The built pages: no warning, no formula left as LaTeX, nothing asked of the network; the notebooks are run."""
 
+import html
+import json
 import re
 import subprocess
 import sys
@@ -7,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(900)  # the pages run three notebooks, on a busy machine too
 ROOT = Path(__file__).resolve().parents[1]
 FETCHED = re.compile(r"""<(?:script|img|iframe|source)[^>]+src=["'](?:https?:)?//|<link[^>]+href=["'](?:https?:)?//""")
 IMPORTED = re.compile(r"""@import[^;]*//|url\(\s*["']?(?:https?:)?//""")
@@ -46,3 +49,31 @@ def test_the_reference_has_every_public_name(pages: Path) -> None:
     moved = {"scornn.nn.ScoRNN", "scornn.nn.ScoRNNCell", "scornn.deploy.load", "scornn.nn.MODELS"}  # stand at the top
     for name in sorted(names - moved):
         assert name.rsplit(".", 1)[1] in text, name
+
+
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_was_run_and_drawn(notebook: Path, pages: Path) -> None:
+    written = json.loads(notebook.read_text(encoding="utf-8"))
+    assert all(not cell.get("outputs") for cell in written["cells"])  # what is shown is made when the pages are built
+    text = (pages / "notebooks" / f"{notebook.stem}.html").read_text(encoding="utf-8")
+    drawing = [cell["metadata"]["alt"] for cell in written["cells"] if "alt" in cell["metadata"]]
+    assert len(drawing) >= 2
+    for alt in drawing:
+        assert f'aria-label="{html.escape(alt)}"' in text
+    figures = re.findall(r'<figure class="notebook">.*?</figure>', text, re.DOTALL)
+    assert len(figures) == len(drawing)
+    assert all("var(--ink)" in figure for figure in figures)  # the page's colours, light or dark
+    assert "--ink" in (pages / "_static" / "notebooks.css").read_text(encoding="utf-8")
+
+
+def test_a_cell_that_fails_fails_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    import notebooks
+
+    cells = [{"cell_type": "code", "metadata": {}, "source": [line]} for line in ("x = 1", "x / 0")]
+    (tmp_path / "wrong.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8")
+    with pytest.raises(notebooks.NotebookError, match=r"wrong.ipynb, cell 2: ZeroDivisionError"):
+        notebooks.run(tmp_path / "wrong.ipynb")

@@ -82,11 +82,19 @@ def png(figure: Figure, *, dpi: int = 200) -> bytes:
 
 
 def css_variables() -> str:
-    """The palette as declarations for `svg`'s variables, light and then dark."""
-    light = [*zip(_NAMES, (*LIGHT, INK, MUTED, GRID), strict=True)]
-    dark = [*zip(_NAMES, (*DARK, "#e6e9ed", "#a3adb8", "#323a44"), strict=True)]
-    rules = ["".join(f"{name}:{value};" for name, value in pairs) for pairs in (light, dark)]
-    return f":root{{{rules[0]}}}@media screen and (prefers-color-scheme:dark){{:root{{{rules[1]}}}}}"
+    """The palette as rules for `svg`'s variables, light and then dark."""
+    light, dark = declarations()
+    return f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+
+
+def declarations() -> tuple[str, str]:
+    """The palette as declarations, light and dark."""
+    light, dark = (*LIGHT, INK, MUTED, GRID), (*DARK, "#e6e9ed", "#a3adb8", "#323a44")
+    return _declared(light), _declared(dark)
+
+
+def _declared(colours: tuple[str, ...]) -> str:
+    return "".join(f"{name}:{value};" for name, value in zip(_NAMES, colours, strict=True))
 
 
 _NAMES = (*(f"--c{k}" for k in range(len(LIGHT))), "--ink", "--muted", "--grid")

@@ -104,7 +104,7 @@ class Trainer:
         self.splits = [split for split in task.splits if split != "train"]
         self.run_directory: Run | None = None
         self.display = Silent(Figures(self.total, task.baseline, task.headline))
-        self._board: Callable[[Mapping[str, Any]], None] | None = None
+        self._viewers: list[Callable[[Mapping[str, Any]], None]] = []
         self._data = task.fingerprint()
         self._unlogged: list[str] = []
         self._check_stop_when()
@@ -118,9 +118,9 @@ class Trainer:
             run.log(text)
         self._unlogged = []
 
-    def send_records_to(self, board: Callable[[Mapping[str, Any]], None]) -> None:
+    def send_records_to(self, viewer: Callable[[Mapping[str, Any]], None]) -> None:
         """Give each line of the metrics to a viewer too."""
-        self._board = board
+        self._viewers.append(viewer)
 
     def resume(self, saved: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint of the same config and data. Nothing is written."""
@@ -296,8 +296,8 @@ class Trainer:
         record["seconds"] = round(self.ledger.seconds, 6)
         if self.run_directory:
             self.run_directory.append(record)
-        if self._board:
-            self._board(record)
+        for viewer in self._viewers:
+            viewer(record)
 
     def save(self) -> None:
         """A checkpoint, then what may be deleted because of it, then the summary that agrees with it."""

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from scornn import tasks
 from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
-from scornn.train import board, checkpoint, distributed, provenance, state
-from scornn.train.config import Config
+from scornn.train import board, checkpoint, distributed, provenance, state, watch
+from scornn.train.config import Config, to_table
 from scornn.train.distributed import World
 from scornn.train.engine import Engine, Weights
 from scornn.train.loop import Trainer
@@ -230,6 +230,8 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, tensorbo
             if viewer is not None:
                 stack.callback(viewer.close)
                 trainer.send_records_to(viewer.write)
+            for write in watch.opened(path, to_table(trainer.config), stack, trainer.warn):
+                trainer.send_records_to(write)
             run.log(f"training from step {trainer.ledger.step}, code {provenance.code_version()}")
         try:
             number = trainer.run()
