@@ -97,6 +97,13 @@ def test_a_flat_curve_is_not_magnified():
     assert high - low > 100 * np.ptp(noise)
 
 
+def test_the_axis_of_a_flat_share_ends_at_one():
+    for height in (0.99, 0.02):
+        low, high = axes_of(np.full(100, height), ylabel="recall")[0].get_ylim()
+        assert low <= height <= high
+        assert -0.01 <= low < high <= 1.03
+
+
 def test_marks_are_named_outside_of_the_axes():
     (axes,) = axes_of(STEPS, marks=[("baseline", 50.0)])
     (said,) = axes.texts
@@ -203,3 +210,7 @@ def test_numbers_as_people_read_them(value, text):
 )
 def test_durations_as_people_read_them(seconds, text):
     assert page.duration(seconds) == text
+
+
+def test_a_number_in_running_text_is_one_word():
+    assert page.unbroken("farthest: 5.25e-8, step-3") == "farthest: 5.25e\N{NON-BREAKING HYPHEN}8, step-3"

@@ -197,8 +197,10 @@ def _draw(axes: Any, panel: Panel) -> None:
     elif panel.axis == "linear" and values.size:
         least = _FLAT * float(np.abs(values).max())
         if high - low < least:
-            middle = (low + high) / 2
-            axes.set_ylim(middle - least / 2, middle + least / 2)
+            low = (low + high - least) / 2
+            if values.min() >= 0 and values.max() <= 1:  # a share stays one, as a curve and as an axis
+                low = min(max(low, 0.0), 1.02 - least)
+            axes.set_ylim(low, low + least)
 
 
 def _mark(axes: Any, label: str, height: float) -> None:

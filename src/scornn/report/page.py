@@ -193,6 +193,11 @@ _MARKERS = {
 """Matplotlib's markers as paths around the middle of a swatch."""
 
 
+def unbroken(text: str) -> str:
+    """Running text whose numbers are not parted at the hyphen of their exponent."""
+    return re.sub(r"(?<=\de)-(?=\d)", "\N{NON-BREAKING HYPHEN}", text)
+
+
 def _swatch(line: Line) -> Markup:
     dashes = "" if line.dash == "-" else f' stroke-dasharray="{" ".join(str(1.6 * d) for d in line.dash[1])}"'
     colour = f"var(--c{line.colour % len(style.LIGHT)})"
@@ -226,6 +231,7 @@ def _template() -> jinja2.Template:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"cell": _cell, "swatch": _swatch, "data_uri": _data_uri, "markup": Markup}
+    environment.filters["unbroken"] = unbroken
     environment.globals |= {"zip": zip, "cell_class": _cell_class}
     return environment.from_string(_read("page.html"))
 

@@ -202,7 +202,7 @@ def _results(problem: Problem) -> Table:
                 "steps": run.last("steps") or run.last("step"),
                 "time": duration(run.last("seconds")),
                 "s/step": finite(run.summary.get("seconds_per_step")),
-                "‖WᵀW − I‖": run.last("orthogonality"),
+                "‖WᵀW\N{NO-BREAK SPACE}−\N{NO-BREAK SPACE}I‖": run.last("orthogonality"),
                 "seed": flatten(run.config).get("seed"),
                 "state": "finished" if run.finished else "not finished",
             }
