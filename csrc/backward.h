@@ -12,7 +12,7 @@
 namespace scornn {
 namespace SCORNN_ISA {
 
-constexpr i64 kDepth = 192;
+constexpr i64 kDepth = 256;
 
 // dh += g for `rows` rows of a gradient with any strides.
 template <class T> void add_rows(const T *g, i64 row_stride, i64 column_stride, i64 rows, i64 n, Panels<T> &dh) {
@@ -83,7 +83,7 @@ template <class T, template <class> class Act> class Backward {
             const i64 first = index > 0 || dh0 ? 0 : n_ / kPanel<T>;
             const i64 last = dx ? panels<T>(n_ + m_) : width;
             if (first < last && (index > 0 || dh0 || dx))
-                multiply(sums_.dz(0), sums_.dz_stride(), alive, B_, n_ + p_, first, last, carry_.at(0, 0),
+                multiply(sums_.dz(0), sums_.dz_stride(), alive, B_, n_ + p_, first, last, carry_.at(first, 0),
                          carry_.stride(), ahead);
             if (dx)
                 for (i64 r = 0; r < alive; ++r) carry_.get(r, n_, dx + (block.row() + r) * m_, m_);

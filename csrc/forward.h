@@ -67,7 +67,7 @@ int forward_rows(const scornn_sequence &s, i64 row_begin, i64 row_end) {
             multiply(now->at(0, 0), now->stride(), alive, B, n + m, 0, width, next->at(0, 0), next->stride(), ahead);
             activate<T, Act>(next->at(0, 0), next->stride(), alive, bias, n, out);
             if (p) {
-                multiply(next->at(0, 0), next->stride(), alive, V, n, 0, panels<T>(p), y.at(0, 0), y.stride(), Ahead());
+                multiply(next->at(0, 0), next->stride(), alive, V, n, 0, panels<T>(p), y.at(0, 0), y.stride());
                 write_heads(y, static_cast<const T *>(s.c), alive, p, static_cast<T *>(s.y) + block.row() * p);
             }
             for (i64 r = block.alive(index + 1); r < alive; ++r)

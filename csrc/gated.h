@@ -4,8 +4,6 @@
 //     c = act(r s + U_c x, b_c),          h' = g h + (1 - g) c.
 //
 // With tanh it is the GRU, with modReLU the GORU. Rows of W and U stand in the order r, g, c, those of b as r, g, c, s.
-// What comes from h has the spans s, r, g, and what comes from x the spans r, g, c: a span begins a panel, so that the
-// numbers of a unit share row and lane, and the lanes between n and the end of a span are zero in the weights.
 #pragma once
 #include "backward.h"
 
@@ -33,16 +31,18 @@ template <class T, template <class> class Act> class GatedForward {
     explicit GatedForward(const scornn_sequence &s) : s_(s), n_(s.hidden), m_(s.input), span_(panels<T>(s.hidden)) {}
 
     int run(i64 row_begin, i64 row_end) {
-        const i64 most = smaller<i64>(kBlock, row_end - row_begin), width = kSpans * span_ * kPanel<T>;
-        if (!W_.allocate(n_, width) || !U_.allocate(m_, width) || !pack_gate_bias(s_, bias_) ||
-            !h_.allocate(most, n_) || !x_.allocate(most, m_) || !from_h_.allocate(most, width) ||
-            !from_x_.allocate(most, width))
+        const i64 most = smaller<i64>(kBlock, row_end - row_begin);
+        if (!gates_.allocate(n_ + m_, 2 * span_ * kPanel<T>) || !W_.allocate(n_, n_) || !U_.allocate(m_, n_) ||
+            !pack_gate_bias(s_, bias_) || !hx_[0].allocate(most, n_ + m_) || !hx_[1].allocate(most, n_ + m_) ||
+            !x_.allocate(most, m_) || !z_.allocate(most, kGateNumbers * kPanel<T>))
             return SCORNN_OUT_OF_MEMORY;
-        const T *W = static_cast<const T *>(s_.W), *U = static_cast<const T *>(s_.U);
         for (i64 i = 0; i < kSpans * n_; ++i) {
-            const i64 h = column_from_h<T>(n_, i), x = column_from_x<T>(n_, i);
-            for (i64 j = 0; j < n_; ++j) W_.at(h / kPanel<T>, j)[h % kPanel<T>] = W[i * n_ + j];
-            for (i64 j = 0; j < m_; ++j) U_.at(x / kPanel<T>, j)[x % kPanel<T>] = U[i * m_ + j];
+            const T *w = static_cast<const T *>(s_.W) + i * n_, *u = static_cast<const T *>(s_.U) + i * m_;
+            const i64 gate = i / n_, column = gate < 2 ? interleaved<T>(2, gate, i % n_) : i % n_;
+            T *from_h = (gate < 2 ? gates_ : W_).at(column / kPanel<T>, 0) + column % kPanel<T>;
+            T *from_x = gate < 2 ? from_h + n_ * kPanel<T> : U_.at(column / kPanel<T>, 0) + column % kPanel<T>;
+            for (i64 j = 0; j < n_; ++j) from_h[j * kPanel<T>] = w[j];
+            for (i64 j = 0; j < m_; ++j) from_x[j * kPanel<T>] = u[j];
         }
         for_each_block(row_begin, row_end, [this](i64 begin, i64 rows) { run_block(begin, rows); });
         return SCORNN_OK;
@@ -53,46 +53,69 @@ template <class T, template <class> class Act> class GatedForward {
         Block<T> block(s_, begin, rows);
         const T *h0 = static_cast<const T *>(s_.h0);
         T *output = static_cast<T *>(s_.output), *h_n = static_cast<T *>(s_.h_n);
+        Panels<T> *now = &hx_[0], *next = &hx_[1];  // [h_{t-1} x_t], and the one under construction
         for (i64 index = 0; index < s_.steps; ++index) {
             block.move_to(index);
             const i64 alive = block.alive(index);
             for (i64 r = block.alive(index - 1); r < alive; ++r)  // sequences that begin here
-                h_.put(r, 0, h0 + (begin + r) * n_, 1, n_);
+                now->put(r, 0, h0 + (begin + r) * n_, 1, n_);
             const T *x = block.find(s_.x, s_.x_stride);
-            for (i64 r = 0; r < alive; ++r) x_.put(r, 0, x + r * s_.x_stride[1], s_.x_stride[2], m_);
+            for (i64 r = 0; r < alive; ++r) {
+                now->put(r, n_, x + r * s_.x_stride[1], s_.x_stride[2], m_);
+                x_.put(r, 0, x + r * s_.x_stride[1], s_.x_stride[2], m_);
+            }
             T *out = output + block.row() * n_;
             Ahead ahead;
             ahead.add(out, alive * n_);
             if (s_.gates)
                 ahead.add(static_cast<const T *>(s_.gates) + block.row() * kGateNumbers * n_, alive * kGateNumbers * n_);
-            multiply(h_.at(0, 0), h_.stride(), alive, W_, n_, 0, kSpans * span_, from_h_.at(0, 0), from_h_.stride(), ahead);
-            multiply(x_.at(0, 0), x_.stride(), alive, U_, m_, 0, kSpans * span_, from_x_.at(0, 0), from_x_.stride(),
-                     Ahead());
-            for (i64 column = 0; column < n_; column += kWidth<T>) step(column, alive, block.row(), out);
+            for (i64 panel = 0; panel < span_; ++panel) {
+                ahead.fetch(panel, span_);
+                const T *hx = now->at(0, 0);
+                const i64 stride = now->stride(), after = panel + 1;
+                multiply(hx, stride, alive, gates_, n_ + m_, 2 * panel, 2 * after, z_.at(0, 0), z_.stride());
+                multiply(hx, stride, alive, W_, n_, panel, after, z_.at(2, 0), z_.stride());
+                multiply(x_.at(0, 0), x_.stride(), alive, U_, m_, panel, after, z_.at(3, 0), z_.stride());
+                for (i64 lane = 0; lane < kPanel<T> && panel * kPanel<T> + lane < n_; lane += kWidth<T>) {
+                    const i64 left = n_ - panel * kPanel<T> - lane;
+                    if (left < kWidth<T>) {
+                        step(panel, lane, left, alive, block.row(), *now, *next);
+                    } else {
+                        step(panel, lane, kWidth<T>, alive, block.row(), *now, *next);
+                    }
+                }
+            }
             for (i64 r = block.alive(index + 1); r < alive; ++r)  // sequences that end here
                 std::memcpy(h_n + (begin + r) * n_, out + r * n_, n_ * sizeof(T));
+            Panels<T> *swap = now;
+            now = next;
+            next = swap;
         }
     }
 
-    // From the products to the state, for one vector of units of `rows` rows.
-    void step(i64 column, i64 rows, i64 first_row, T *out) {
-        const i64 panel = column / kPanel<T>, lane = column % kPanel<T>, left = n_ - column;
+    // From z = [r, g, W_c h, U_c x] to the state, for one vector of units, `left` of which exist, of `rows` rows. The
+    // candidate waits for the gates, so it has a loop of its own, in which the rows overlap.
+    SCORNN_INLINE void step(i64 panel, i64 lane, i64 left, i64 rows, i64 first_row, const Panels<T> &now, Panels<T> &next) {
+        const i64 column = panel * kPanel<T> + lane;
         Vec<T> b[kGateNumbers];
         for (int q = 0; q < kGateNumbers; ++q) b[q] = load(bias_.at(q * span_ + panel, 0) + lane);
         T *gates = s_.gates ? static_cast<T *>(s_.gates) + first_row * kGateNumbers * n_ + column : nullptr;
+        T *out = static_cast<T *>(s_.output) + first_row * n_ + column;
+        for (i64 row = 0; row < rows; ++row)
+            for (int q = 0; q < 2; ++q) {
+                T *z = z_.at(q, row) + lane;
+                const Vec<T> gate = sigmoid<T>(load(z) + b[q]);
+                store(z, gate);
+                if (gates) store_first(gates + (row * kGateNumbers + q) * n_, gate, left);
+            }
         for (i64 row = 0; row < rows; ++row) {
-            const auto from_h = [&](int span) { return load(from_h_.at(span * span_ + panel, row) + lane); };
-            const auto from_x = [&](int span) { return load(from_x_.at(span * span_ + panel, row) + lane); };
-            T *state = h_.at(panel, row) + lane;
-            const Vec<T> r = sigmoid<T>(from_h(1) + from_x(0) + b[0]), g = sigmoid<T>(from_h(2) + from_x(1) + b[1]);
-            const Vec<T> s = from_h(0) + b[3], c = Act<T>::forward(r * s + from_x(2), b[2]);
-            const Vec<T> h = g * load(state) + (T(1) - g) * c;
-            store(state, h);
-            store_first(out + row * n_ + column, h, left);
+            const auto z = [&](int q) { return load(z_.at(q, row) + lane); };
+            const Vec<T> s = z(2) + b[3], c = Act<T>::forward(z(0) * s + z(3), b[2]);
+            const Vec<T> h = z(1) * load(now.at(panel, row) + lane) + (T(1) - z(1)) * c;
+            store(next.at(panel, row) + lane, h);  // beyond n it falls on x, which the next step puts anew
+            store_first(out + row * n_, h, left);
             if (!gates) continue;
             T *unit = gates + row * kGateNumbers * n_;
-            store_first(unit, r, left);
-            store_first(unit + n_, g, left);
             store_first(unit + 2 * n_, c, left);
             store_first(unit + 3 * n_, s, left);
         }
@@ -100,7 +123,7 @@ template <class T, template <class> class Act> class GatedForward {
 
     const scornn_sequence &s_;
     const i64 n_, m_, span_;
-    Panels<T> W_, U_, bias_, h_, x_, from_h_, from_x_;
+    Panels<T> gates_, W_, U_, bias_, hx_[2], x_, z_;  // gates_: [W U] of r and g, W_ and U_ of c
 };
 
 // With dh the gradient that reaches h', and a = r s + U_c x:
@@ -108,7 +131,8 @@ template <class T, template <class> class Act> class GatedForward {
 //     da = act'(c) dh (1 - g),   ds = da r,   dz_r = da s r (1 - r),   dz_g = dh (h - c) g (1 - g);
 //     dh = dh g + [ds dz_r dz_g] W,   dx = [dz_r dz_g da] U,   dW = [ds dz_r dz_g]^T h,   dU = [dz_r dz_g da]^T x.
 //
-// So four spans ds, dz_r, dz_g, da lie side by side: h belongs to the first three, x to the last three.
+// So four spans ds, dz_r, dz_g, da lie side by side: h belongs to the first three, x to the last three. A span begins a
+// panel, so that the numbers of a unit share row and lane; the lanes from n to its end are zero in the weights.
 template <class T, template <class> class Act> class GatedBackward {
   public:
     GatedBackward(const scornn_sequence &s, const scornn_gradients &g)
@@ -116,7 +140,7 @@ template <class T, template <class> class Act> class GatedBackward {
 
     int run(i64 row_begin, i64 row_end) {
         const i64 most = smaller<i64>(kBlock, row_end - row_begin);
-        kept_ = larger<i64>(most, smaller<i64>(kDepth / 2, most * s_.steps));  // four spans wide, it should stay in cache
+        kept_ = larger<i64>(most, smaller<i64>(kDepth, most * s_.steps));
         if (!W_.allocate(depth_, n_) || !pack_gate_bias(s_, bias_) || !dz_.allocate(kept_, depth_ + span_ * kPanel<T>) ||
             !db_.allocate(1, kGateNumbers * span_ * kPanel<T>) || !carry_.allocate(most, n_) || !stays_.allocate(most, n_))
             return SCORNN_OUT_OF_MEMORY;
@@ -151,8 +175,15 @@ template <class T, template <class> class Act> class GatedBackward {
             }
             const i64 back = index > 0 ? block.row_before() - block.row() : 0;  // from here to the step before
             const T *h = output + (block.row() + back) * n_;
-            for (i64 column = 0; column < n_; column += kWidth<T>)
-                differentiate(column, alive, before, gates + block.row() * kGateNumbers * n_, g, h, h0);
+            const T *kept = gates + block.row() * kGateNumbers * n_;
+            for (i64 column = 0; column < n_; column += kWidth<T>) {
+                const i64 left = n_ - column;
+                if (left < kWidth<T>) {
+                    differentiate(column, left, alive, before, kept, g, h, h0);
+                } else {
+                    differentiate(column, kWidth<T>, alive, before, kept, g, h, h0);
+                }
+            }
             if (g_.W || g_.U) keep_inputs(block, alive, before, h, h0);
             Ahead ahead;
             if (index > 0) ahead.add(gates + (block.row() + back) * kGateNumbers * n_, before * kGateNumbers * n_);
@@ -178,10 +209,11 @@ template <class T, template <class> class Act> class GatedBackward {
         add_chunk();
     }
 
-    // From dh, and the gradient g of the output (columns adjacent, or NULL), to the four spans, for one vector of units.
-    // The state before the step of row r is in h, or in h0 where the sequence begins.
-    void differentiate(i64 column, i64 rows, i64 before, const T *gates, const T *g, const T *h, const T *h0) {
-        const i64 panel = column / kPanel<T>, lane = column % kPanel<T>, left = n_ - column;
+    // From dh, and the gradient g of the output (columns adjacent, or NULL), to the four spans, for one vector of units,
+    // `left` of which exist. The state before the step of row r is in h, or in h0 where the sequence begins.
+    SCORNN_INLINE void differentiate(i64 column, i64 left, i64 rows, i64 before, const T *gates, const T *g, const T *h,
+                                     const T *h0) {
+        const i64 panel = column / kPanel<T>, lane = column % kPanel<T>;
         const Vec<T> b = load(bias_.at(2 * span_ + panel, 0) + lane);
         Vec<T> sum[kGateNumbers] = {};
         for (i64 row = 0; row < rows; ++row) {
@@ -215,8 +247,8 @@ template <class T, template <class> class Act> class GatedBackward {
     }
 
     void add_chunk() {
-        if (g_.W) add_outer(dz_, depth_, h_, 0, span_, filled_, dW_);
-        if (g_.U) add_outer(dz_, depth_, x_, 0, panels<T>(m_), filled_, dU_, span_);
+        if (g_.W) dW_.add(dz_, 0, depth_, h_, 0, filled_);
+        if (g_.U) dU_.add(dz_, span_, depth_, x_, 0, filled_);
         filled_ = 0;
     }
 
@@ -233,7 +265,8 @@ template <class T, template <class> class Act> class GatedBackward {
     const scornn_gradients &g_;
     const i64 n_, m_, span_, depth_;
     i64 kept_ = 0, filled_ = 0;
-    Panels<T> W_, U_, bias_, carry_, stays_, dx_, dz_, h_, x_, dW_, dU_, db_;
+    Panels<T> W_, U_, bias_, carry_, stays_, dx_, dz_, h_, x_, db_;
+    OuterSum<T> dW_, dU_;
 };
 
 }  // namespace SCORNN_ISA

@@ -1,4 +1,4 @@
-// The two register-tile products. Every result is one chain of multiply-adds in the order of k, whatever the height of
+// The product of register tiles. Every result is one chain of multiply-adds in the order of k, whatever the height of
 // the tile it falls into: a row's numbers never depend on the rows beside it.
 #pragma once
 #include "panel.h"
@@ -58,28 +58,6 @@ template <class T, int kHeight, int kCount> struct TileProduct {
     }
 };
 
-// G[i][c] += sum_k D[k][i] H[k][c] for kHeight columns i of D and one panel of columns of H.
-template <class T, int kHeight> struct TileOuter {
-    static void run(const T *d, const T *h, i64 depth, T *g) {
-        Vec<T> sum[kHeight][2];
-        for (int i = 0; i < kHeight; ++i) sum[i][0] = sum[i][1] = Vec<T>{};
-#pragma GCC unroll 4
-        for (i64 k = 0; k < depth; ++k) {
-            Vec<T> low = load(h + k * kPanel<T>), high = load(h + k * kPanel<T> + kWidth<T>);
-            for (int i = 0; i < kHeight; ++i) {
-                Vec<T> value = broadcast<T>(d[k * kPanel<T> + i]);
-                sum[i][0] += value * low;
-                sum[i][1] += value * high;
-            }
-        }
-        for (int i = 0; i < kHeight; ++i) {
-            T *row = g + i * kPanel<T>;
-            store(row, load(row) + sum[i][0]);
-            store(row + kWidth<T>, load(row + kWidth<T>) + sum[i][1]);
-        }
-    }
-};
-
 // The same with a height known only at run time.
 template <class T, int kCount, int kHeight = kRows, class... Args>
 SCORNN_INLINE void tile_product(i64 height, Args... args) {
@@ -87,14 +65,6 @@ SCORNN_INLINE void tile_product(i64 height, Args... args) {
         TileProduct<T, kHeight, kCount>::run(args...);
     } else if constexpr (kHeight > 1) {
         tile_product<T, kCount, kHeight - 1>(height, args...);
-    }
-}
-
-template <class T, int kHeight = kRows, class... Args> SCORNN_INLINE void tile_outer(i64 height, Args... args) {
-    if (height == kHeight) {
-        TileOuter<T, kHeight>::run(args...);
-    } else if constexpr (kHeight > 1) {
-        tile_outer<T, kHeight - 1>(height, args...);
     }
 }
 
@@ -122,44 +92,29 @@ class Ahead {
     int used_ = 0;
 };
 
-// C = A B for `rows` rows from a and c on, and panels [first, last) of B's columns. Few rows take several panels at
+// C = A B for `rows` rows from a on, and panels [first, last) of B's columns; c is where panel `first` goes. Few rows take several panels at
 // once, so that enough independent sums are under way to hide the latency of the multiply-add.
 template <class T>
 void multiply(const T *a, i64 a_stride, i64 rows, const Panels<T> &B, i64 depth, i64 first, i64 last, T *c,
-              i64 c_stride, const Ahead &ahead) {
-    i64 panel = first;
-    const i64 b_stride = B.stride();
+              i64 c_stride, const Ahead &ahead = Ahead()) {
+    const i64 b_stride = B.stride(), count = last - first;
+    i64 done = 0;
     if (rows == 1)
-        for (; panel + 4 <= last; panel += 4)
-            TileProduct<T, 1, 4>::run(a, a_stride, B.at(panel, 0), b_stride, depth, c + panel * c_stride, c_stride);
+        for (; done + 4 <= count; done += 4)
+            TileProduct<T, 1, 4>::run(a, a_stride, B.at(first + done, 0), b_stride, depth, c + done * c_stride, c_stride);
     if (rows <= 3)
-        for (; panel + 2 <= last; panel += 2)
-            tile_product<T, 2, 3>(rows, a, a_stride, B.at(panel, 0), b_stride, depth, c + panel * c_stride, c_stride);
+        for (; done + 2 <= count; done += 2)
+            tile_product<T, 2, 3>(rows, a, a_stride, B.at(first + done, 0), b_stride, depth, c + done * c_stride,
+                                  c_stride);
     const Tiles tiles(rows);
-    for (; panel < last; ++panel) {
-        ahead.fetch(panel - first, last - first);
+    for (; done < count; ++done) {
+        ahead.fetch(done, count);
         for (i64 i = 0; i < tiles.count; ++i) {
-            i64 row = tiles.begin(i);
-            tile_product<T, 1>(tiles.begin(i + 1) - row, a + row * kPanel<T>, a_stride, B.at(panel, 0), b_stride, depth,
-                               c + panel * c_stride + row * kPanel<T>, c_stride);
+            const i64 row = tiles.begin(i);
+            tile_product<T, 1>(tiles.begin(i + 1) - row, a + row * kPanel<T>, a_stride, B.at(first + done, 0), b_stride,
+                               depth, c + done * c_stride + row * kPanel<T>, c_stride);
         }
     }
-}
-
-// G += D^T H over `depth` rows: G (columns of D, columns of H), for panels [first, last) of H's columns and d_columns
-// of D, from its panel d_first on.
-template <class T>
-void add_outer(const Panels<T> &D, i64 d_columns, const Panels<T> &H, i64 first, i64 last, i64 depth, Panels<T> &G,
-               i64 d_first = 0) {
-    for (i64 panel = first; panel < last; ++panel)
-        for (i64 i = 0; i < d_columns; i += kPanel<T>) {
-            const Tiles tiles(smaller<i64>(kPanel<T>, d_columns - i));
-            for (i64 tile = 0; tile < tiles.count; ++tile) {
-                i64 lane = tiles.begin(tile);
-                tile_outer<T>(tiles.begin(tile + 1) - lane, D.at(d_first + i / kPanel<T>, 0) + lane, H.at(panel, 0), depth,
-                              G.at(panel, i + lane));
-            }
-        }
 }
 
 }  // namespace SCORNN_ISA

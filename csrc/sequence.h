@@ -18,17 +18,22 @@ template <class Run> void for_each_block(i64 begin, i64 end, Run run) {
     }
 }
 
-// z has one column for each unit, or four gates. Every gate begins a panel, so that the gates of a unit share row and
-// lane; the lanes between n and the end of a gate's last panel are zero in the weights.
+// z has one column for each unit, or four gates. Then the panels of the four take turns, so that the gates of a unit
+// share row and lane in panels side by side; the lanes between n and the end of a last panel are zero in the weights.
 SCORNN_INLINE i64 gates_of(const scornn_sequence &s) { return s.activation == SCORNN_LSTM ? 4 : 1; }
 
 template <class T> SCORNN_INLINE i64 columns_of_z(const scornn_sequence &s) {
     return gates_of(s) == 1 ? s.hidden : gates_of(s) * panels<T>(s.hidden) * kPanel<T>;
 }
 
+// The column of span `span`, one of `spans` whose panels take turns, that belongs to a unit.
+template <class T> SCORNN_INLINE i64 interleaved(i64 spans, i64 span, i64 unit) {
+    return (unit / kPanel<T> * spans + span) * kPanel<T> + unit % kPanel<T>;
+}
+
 // The column of z that row i of W, U and b makes.
 template <class T> SCORNN_INLINE i64 column_of_z(const scornn_sequence &s, i64 i) {
-    return i / s.hidden * panels<T>(s.hidden) * kPanel<T> + i % s.hidden;
+    return interleaved<T>(gates_of(s), i / s.hidden, i % s.hidden);
 }
 
 // Panels of [W U] for z = [h x] [W U]^T: k runs over the n + m columns, panels over those of z. False: out of memory.

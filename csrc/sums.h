@@ -5,7 +5,7 @@
 // [dz dy] and [h x] of some steps are kept as panels until the chunk is full; then they enter the sums by one product
 // that stays in cache. Sums of sums round less than one long chain.
 #pragma once
-#include "product.h"
+#include "outer.h"
 #include "sequence.h"
 
 namespace scornn {
@@ -55,7 +55,7 @@ template <class T> class Sums {
     // dV of the last state h of a sequence, which no later step follows.
     void read_last(const T *dy, const T *h) {
         for (i64 j = 0; g_.V && j < n_; ++j)
-            for (i64 i = 0; i < p_; ++i) G_.at(j / kPanel<T>, z_ + i)[j % kPanel<T>] += dy[i] * h[j];
+            for (i64 i = 0; i < p_; ++i) G_.at(z_ + i, j) += dy[i] * h[j];
     }
 
     // h and x of a step; h of row r is in h, or in h0 where the sequence begins.
@@ -70,7 +70,7 @@ template <class T> class Sums {
 
     void add_chunk() {
         const i64 first = g_.W || g_.V ? 0 : n_ / kPanel<T>;
-        if (weights()) add_outer(dz_, g_.V ? z_ + p_ : z_, hx_, first, panels<T>(g_.U ? n_ + m_ : n_), filled_, G_);
+        if (weights()) G_.add(dz_, 0, g_.V ? z_ + p_ : z_, hx_, first, filled_);
         for (i64 p = 0; p < panels<T>(z_); ++p)
             for (i64 i = 0; i < kPanel<T>; i += kWidth<T>) {
                 T *sum = db_chunk_.at(p, 0) + i, *total = db_.at(p, 0) + i;
@@ -80,7 +80,7 @@ template <class T> class Sums {
         filled_ = 0;
     }
 
-    void write() const {
+    void write() {
         T *dW = static_cast<T *>(g_.W), *dU = static_cast<T *>(g_.U), *db = static_cast<T *>(g_.b);
         const i64 rows = gates_of(s_) * n_, lanes = s_.activation == SCORNN_COMPLEX_MODRELU ? 2 : 1;
         for (i64 i = 0; i < rows; ++i) {
@@ -99,7 +99,8 @@ template <class T> class Sums {
     const scornn_gradients &g_;
     const i64 n_, m_, p_, z_;
     i64 depth_ = 0, filled_ = 0;
-    Panels<T> dz_, hx_, G_, db_, db_chunk_;
+    Panels<T> dz_, hx_, db_, db_chunk_;
+    OuterSum<T> G_;
 };
 
 }  // namespace SCORNN_ISA

@@ -9,17 +9,38 @@ from pathlib import Path
 import pytest
 
 from scornn.cli import _bench_program, main
+from scornn.cli.bench import _shape_rows, _table
 from scornn.nn import MODELS
 
 
 def test_models(shared_data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     small = {name: replace(MODELS[name], bench=(n,)) for name, n in (("scornn", 8), ("lstm", 4))}
     monkeypatch.setattr("scornn.nn.MODELS", small)
+    monkeypatch.setattr(_bench_program, "VARIANTS", {"lstm": ({"forget_bias": 2.0},)})
     assert main(["bench", "--models", "--data", str(shared_data), "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["models"]
-    found = [(row["model"], row["n"], row["backend"]) for row in rows]
-    assert found == [("scornn", 8, "auto"), ("lstm", 4, "auto"), ("lstm", 4, "naive")]
-    assert all(row["seconds_per_step"] > 0 and row["steps"] >= 1 for row in rows)
+    report = json.loads(capsys.readouterr().out)
+    scornn, lstm = report["models"]
+    assert (scornn["model"], scornn["n"], scornn["options"]) == ("scornn", 8, {})
+    assert (lstm["model"], lstm["plain_rung"], lstm["options"]) == ("lstm", "naive", {"forget_bias": 2.0})
+    assert all(row["seconds_per_step"] > 0 and row["steps"] >= 1 for row in report["models"])
+    # The recurrence over 784 steps of 50 images, read in the same pass, three times over for the gradients.
+    assert scornn["flops"] == pytest.approx(3 * 2 * 784 * 50 * 8 * 9, rel=0.01)
+    head, _, row = _bench_program.model_rows(report)
+    assert row[0] == "lstm forget_bias=2.0"
+    assert row[head.index("×")] == f"{lstm['plain'] / lstm['seconds_per_step']:.1f}"
+
+
+def test_tables_fit_a_hundred_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {"milliseconds": {"native": 1234.5}, "peak_memory": {"native": 10}, "state_bytes": 10, "cayley_share": 0.32}
+    ratios = {"share_of_peak": 0.85, "times_faster_than": dict.fromkeys(("naive", "manual", "rnn", "lstm"), 25.9)}
+    shape = {"shape": "one-stream", "n": 170, "B": 50, "T": 1000, "m": 129, "contender": "native", **sizes, **ratios}
+    _table(_shape_rows({"shapes": [shape]}), markdown=False)
+    row = {"model": "eurnn", "n": 512, "options": {"capacity": 2}, "parameters": 1_057_802, "share_of_peak": 0.85}
+    row |= {"seconds_per_step": 33.3333, "plain": 33.3333}
+    _table(_bench_program.model_rows({"models": [row]}), markdown=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert len(lines) == 10, "a cell or a title is broken"
 
 
 def test_training(shared_data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from scornn.nn.eurnn import EURNN
 from scornn.nn.urnn import URNN
@@ -46,6 +47,25 @@ def problem(name: str, T: int, B: int, n: int, m: int, packed: bool = False, bia
         factors = [3 * make(pairs)] + ([3 * make(pairs), 3 * make(n)] if numbers == "complex" else [])
     b = 0.3 * make(n) if bias else None
     return [make(*rows, m), make(B, size), make(size, m), b], factors, batch_sizes
+
+
+@pytest.mark.parametrize(
+    ("name", "of_map"),
+    [
+        ("fourier", 8 * (3 * 6 + 2 * 16 + 2 * 5 * 3)),  # diagonals, reflections, transforms
+        ("rotations/real/tunable/2", 6 * (4 + 3)),
+        ("rotations/complex/tunable/2", 18 * (4 + 3) + 6 * 8),
+        ("rotations/real/fft/0", 6 * 3 * 4),
+    ],
+)
+@pytest.mark.parametrize("operator", [structured.kernel, product.manual], ids=["native", "manual"])
+def test_flops_count_the_factors_of_W(operator: Any, name: str, of_map: int) -> None:
+    tensors, factors, batch_sizes = problem(name, 5, 2, 8, 3)
+    x, h0, U, b = (t.requires_grad_() for t in tensors)
+    with FlopCounterMode(display=False) as counter:
+        output, _ = operator(x, h0, factors, U, b, name, activation_of(name), batch_sizes, False)
+        output.sum().backward()
+    assert counter.get_total_flops() == 3 * 5 * 2 * (2 * U.numel() + of_map)
 
 
 def results(

@@ -31,7 +31,7 @@ LEAST_ROUNDS = 5
 
 @dataclass(frozen=True)
 class Shape:
-    """A training step to be timed, and what it should reach: times faster than naive, than nn.RNN, share of peak."""
+    """A training step to be timed."""
 
     name: str
     n: int
@@ -39,9 +39,6 @@ class Shape:
     T: int
     m: int
     use: str  # of the states: "all" of them, the "last", or "all" of them without gradients: "inference"
-    naive: float
-    rnn: float
-    share: float | None = None
 
     @property
     def flops(self) -> float:
@@ -54,13 +51,13 @@ class Shape:
 
 
 SHAPES = (
-    Shape("mnist-170", 170, 50, 784, 1, "last", naive=4.5, rnn=3.5, share=0.60),
-    Shape("mnist-512", 512, 50, 784, 1, "last", naive=1.7, rnn=1.8, share=0.70),
-    Shape("copying", 190, 20, 1020, 10, "all", naive=3.5, rnn=3.0, share=0.50),
-    Shape("adding", 170, 50, 750, 2, "last", naive=4.5, rnn=3.5, share=0.60),
-    Shape("speech", 224, 28, 400, 129, "all", naive=2.5, rnn=2.0, share=0.55),
-    Shape("small", 32, 8, 200, 4, "all", naive=10, rnn=5),
-    Shape("one-stream", 170, 1, 1000, 1, "inference", naive=5, rnn=4),
+    Shape("mnist-170", 170, 50, 784, 1, "last"),
+    Shape("mnist-512", 512, 50, 784, 1, "last"),
+    Shape("copying", 190, 20, 1020, 10, "all"),
+    Shape("adding", 170, 50, 750, 2, "last"),
+    Shape("speech", 224, 28, 400, 129, "all"),
+    Shape("small", 32, 8, 200, 4, "all"),
+    Shape("one-stream", 170, 1, 1000, 1, "inference"),
 )
 
 
@@ -179,7 +176,6 @@ def measure_shape(shape: Shape, peak: float | None, rounds: int, progress: Calla
     result["milliseconds"] = {name: 1e3 * seconds for name, seconds in best.items()}
     result["gflops"] = {name: shape.flops / best[name] / 1e9 for name in best if name != "lstm"}
     result["times_faster_than"] = {name: best[name] / best[ours] for name in best if name != ours}
-    result["target"] = {"naive": shape.naive, "rnn": shape.rnn, "share_of_peak": shape.share}
     result["share_of_peak"] = shape.flops / best[ours] / peak if peak else None
     result["peak_memory"] = {name: peak_memory(step) for name, step in steps.items()}
     result["state_bytes"] = shape.state_bytes
@@ -205,19 +201,19 @@ def cayley_step(n: int, train: bool = True) -> Step:
 
 
 GROWTH = {
-    "T × 10": (Shape("", 170, 50, 78, 1, "last", 0, 0), Shape("", 170, 50, 780, 1, "last", 0, 0), 11.0),
-    "B × 4": (Shape("", 170, 50, 196, 1, "last", 0, 0), Shape("", 170, 200, 196, 1, "last", 0, 0), 4.4),
+    "T × 10": (Shape("", 170, 50, 78, 1, "last"), Shape("", 170, 50, 780, 1, "last")),
+    "B × 4": (Shape("", 170, 50, 196, 1, "last"), Shape("", 170, 200, 196, 1, "last")),
 }
-LONG = Shape("", 8, 1, 100_000, 1, "last", 0, 0)
+LONG = Shape("", 8, 1, 100_000, 1, "last")
 
 
 def measure_growth(rounds: int, progress: Callable[[], None]) -> dict[str, Any]:
     """What ten times the steps and four times the batch cost, and the seconds of a sequence of 100,000 steps."""
     growth = []
-    for name, (small, large, limit) in GROWTH.items():
+    for name, (small, large) in GROWTH.items():
         pair = {key: next(iter(Contenders(s).steps().values())) for key, s in (("small", small), ("large", large))}
         best = last(shortest(pair, max(rounds, LEAST_ROUNDS)))
-        growth.append({"change": name, "cost": best["large"] / best["small"], "limit": limit})
+        growth.append({"change": name, "cost": best["large"] / best["small"]})
         progress()
     step = next(iter(Contenders(LONG).steps().values()))
     seconds = last(shortest({"long": step}, LEAST_ROUNDS))["long"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from scornn import tasks
 from scornn.train import provenance
@@ -30,17 +31,20 @@ def seconds_per_step(
     """Time the training steps of a config: data, forward, backward, update; no evaluation, nothing written.
 
     Args:
-        steps: the most steps to time, after ``warmup`` of them.
+        steps: the most steps to time, after ``warmup`` of them, at least one.
         seconds: end sooner, after at least ``least`` steps, when these have passed.
 
     Returns:
-        The median and the mean of the steps timed, how many they were, and what they were timed with.
+        The median and the mean of the steps timed, how many they were, what they were timed with, and the arithmetic of
+        one step: that of its matrix products and of the sequence operators, counted in a step before them.
     """
     torch.set_num_threads(config.threads)
     engine = Engine(config, task, World(device=config.device))
     per_epoch = task.num_batches("train")
     taken: list[float] = []
-    for step in range(warmup + steps):
+    with FlopCounterMode(display=False) as counter:
+        engine.step(0, 0)
+    for step in range(1, warmup + steps):
         begun = time.perf_counter()
         engine.step(*divmod(step, per_epoch))
         if step >= warmup:
@@ -52,6 +56,7 @@ def seconds_per_step(
         "seconds_per_step": statistics.median(taken),
         "mean_seconds_per_step": statistics.fmean(taken),
         "steps": len(taken),
+        "flops": counter.get_total_flops(),
         "parameters": engine.parameter_count(),
         "versions": provenance.versions(),
         "machine": provenance.machine(),

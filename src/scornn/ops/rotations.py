@@ -29,6 +29,12 @@ def layers(n: int, style: str, capacity: int) -> list[Layer]:
     return [Layer(0, n >> (i + 1), n // 2) for i in range(n.bit_length() - 1)]
 
 
+def flops(places: list[Layer], n: int, complex: bool) -> int:
+    """Of W h for one row: real additions and multiplications."""
+    pairs = sum(layer.pairs for layer in places)
+    return 18 * pairs + 6 * n if complex else 6 * pairs
+
+
 class Rotations(NamedTuple):
     """cos θ, sin θ and e^{iφ} of each layer, ``(blocks, stride)``; φ and e^{iω} are None for real rotations."""
 

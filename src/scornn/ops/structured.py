@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scornn.ops import library, native, rotations
+from scornn.ops import fourier, library, native, rotations
 from scornn.ops.custom import register
 from scornn.ops.rung import Operands, Rung, empty_states, no_second_derivative
 
@@ -65,6 +65,18 @@ def _backward(grads: Any, kept: Any, arguments: Any, needs: Any) -> list[Tensor 
     return [dx, dh0, [*by_factor, *rest] if needs[2] else [None] * len(factors), dU, db]  # type: ignore[list-item]
 
 
+def flops(x: Any, h0: Any, factors: Any, U: Any, b: Any, name: str, *others: Any) -> int:
+    """Of the forward pass, from shapes: the product with U, and the factors of W, for each row."""
+    kind, *settings = name.split("/")
+    if kind == "fourier":
+        map = fourier.flops(h0[-1] // 2)
+    else:
+        complex = settings[0] == "complex"
+        units = h0[-1] // 2 if complex else h0[-1]
+        map = rotations.flops(rotations.layers(units, settings[1], int(settings[2])), units, complex)
+    return int(math.prod(x[:-1]) * (2 * math.prod(U) + map))
+
+
 def product_operator(name: str, forward: Any, backward: Any, backend: str) -> Any:
     """Register a recurrence with a product for W, as ``scornn::{name}_forward``."""
     return register(
@@ -79,7 +91,7 @@ def product_operator(name: str, forward: Any, backward: Any, backend: str) -> An
         differentiable=2,
         kept=(0,),
         second_derivative=no_second_derivative(backend),
-        flops=lambda x, h0, factors, U, *others: 2 * math.prod(x[:-1]) * math.prod(U),  # W is no product of matrices
+        flops=flops,
     )
 
 

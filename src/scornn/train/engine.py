@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -117,16 +118,20 @@ class Engine:
         rules = {"rest": rest, "recurrent": recurrent}
         if isinstance(bias, float):
             rules["bias"] = msgspec.structs.replace(rest, lr=bias)
-        groups = parameter_groups(self.model, lr=rest.lr, recurrent_lr=recurrent.lr, bias=bias)
-        self._rates = {name: rule.lr for name, rule in rules.items()}
-        self.optimizers = {group["name"]: make_optimizer(group, rules[group["name"]]) for group in groups}
-        self.parameters = [p for group in groups for p in group["params"]]
+        self._rules = rules
+        self._groups = parameter_groups(self.model, lr=rest.lr, recurrent_lr=recurrent.lr, bias=bias)
+        self.parameters = [p for group in self._groups for p in group["params"]]
         self._steps_per_epoch = task.num_batches("train")
         self._total = config.steps or (config.epochs or 0) * self._steps_per_epoch
         rule = config.optimizer.average
         self.average = averaged(self.model, rule) if rule and self.model.layer.averages else None
         if world.rank:  # weights are drawn alike, dropout is not
             torch.manual_seed(config.seed + (world.rank << 32))
+
+    @cached_property
+    def optimizers(self) -> dict[str, Optimizer]:
+        """Of the groups of parameters. Made when they are first asked for: torch imports its compiler for them."""
+        return {group["name"]: make_optimizer(group, self._rules[group["name"]]) for group in self._groups}
 
     def step(self, epoch: int, number: int, stop: bool = False, clock: Clock | None = None) -> Outcome:
         """Batch ``number`` of ``epoch``, forward, backward, update.
@@ -224,7 +229,7 @@ class Engine:
         factor = self.optimizer_config.schedule.factor(step, self._total)
         for name, optimizer in self.optimizers.items():
             for group in optimizer.param_groups:
-                group["lr"] = self._rates[name] * factor
+                group["lr"] = self._rules[name].lr * factor
 
     def _clip(self, gradients: list[Tensor], norm: float) -> None:
         limit = self.optimizer_config.clip_norm

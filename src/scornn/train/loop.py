@@ -98,6 +98,7 @@ class Trainer:
     def __init__(self, config: Config, task: Task, world: World, clock: Clock | None = None) -> None:
         self.config, self.task, self.world, self.clock = config, task, world, clock
         self.engine = Engine(config, task, world)
+        _ = self.engine.optimizers  # a rule that does not fit is refused before anything is written
         self.ledger = Ledger()
         self.steps_per_epoch = task.num_batches("train")
         self.total = config.steps or (config.epochs or 0) * self.steps_per_epoch
