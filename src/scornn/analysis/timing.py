@@ -35,8 +35,8 @@ def seconds_per_step(
         seconds: end sooner, after at least ``least`` steps, when these have passed.
 
     Returns:
-        The median and the mean of the steps timed, how many they were, what they were timed with, and the arithmetic of
-        one step: that of its matrix products and of the sequence operators, counted in a step before them.
+        The median, the mean and the shortest of the steps timed, how many they were, what they were timed with, and
+        the arithmetic of one step: its matrix products and sequence operators, counted in a step before them.
     """
     torch.set_num_threads(config.threads)
     engine = Engine(config, task, World(device=config.device))
@@ -55,6 +55,7 @@ def seconds_per_step(
     return {
         "seconds_per_step": statistics.median(taken),
         "mean_seconds_per_step": statistics.fmean(taken),
+        "shortest_seconds_per_step": min(taken),
         "steps": len(taken),
         "flops": counter.get_total_flops(),
         "parameters": engine.parameter_count(),
