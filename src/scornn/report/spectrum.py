@@ -85,7 +85,7 @@ def _of_checkpoint(run: Path, newest: tuple[int, Path]) -> list[Spectrum]:
     model = mapping(config.get("model"))
     saved = checkpoints.load(newest[1]).model
     weights = {key.removeprefix("layer."): value for key, value in saved.items() if key.startswith("layer.")}
-    size = weights["weight_ih_l0"].shape[-1]
+    size = weights[min(key for key in weights if key.endswith("weight_ih_l0"))].shape[-1]  # the first block's
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(config.get("seed", 0)))
         layer: Any = nn.build(str(model["name"]), size, model["hidden"], **mapping(model.get("options")))
