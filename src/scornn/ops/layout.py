@@ -138,4 +138,5 @@ class Layout:
 def complex_pairs(v: Tensor) -> Tensor:
     """Adjacent pairs ``(…, n, 2)`` as complex numbers ``(…, n)``, wherever they lie in memory."""
     v = v.contiguous()
-    return torch.view_as_complex(v.clone() if v.storage_offset() % 2 else v)
+    moved = torch.compiler.is_compiling() or v.storage_offset() % 2  # the compiler cannot ask for the offset
+    return torch.view_as_complex(v.clone() if moved else v)
