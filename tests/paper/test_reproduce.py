@@ -16,6 +16,7 @@ from scornn.cli import main
 from scornn.errors import UsageError
 from scornn.paper.items import ITEMS
 from scornn.paper.presets import presets
+from scornn.paper.record import BEGIN, END
 from scornn.paper.reproduce import Request, reproduce
 from scornn.paper.scale import settings
 from scornn.train import program
@@ -167,8 +168,14 @@ def test_speech_on_a_folder_is_labelled(tmp_path: Path) -> None:
     assert numbers["valid MSE (padded)"]["published"] == 9.26
 
 
-def test_a_search_from_its_sweep_to_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_search_from_its_sweep_to_the_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     out, results = tmp_path / "out", tmp_path / "results"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    another = f"{BEGIN}\nthe table of another record\n{END}\n"
+    Path("README.md").write_text(another)
     command = ["reproduce", "search-copying", "--out", str(out), "--quiet"]
     assert main(command) == 0
     trials = sorted((out / "sweeps" / "search-copying" / "trials").iterdir())
@@ -183,6 +190,7 @@ def test_a_search_from_its_sweep_to_the_record(tmp_path: Path, capsys: pytest.Ca
     assert main(["reproduce", "record", str(out), "--out", str(results)]) == 2
     assert "of the scale smoke: they are no result" in capsys.readouterr().err
     assert main(["reproduce", "record", str(out / "sweeps" / "search-copying"), "--out", str(results)]) == 0
+    assert Path("README.md").read_text() == another  # a record's README stands beside it
     assert (results / "sweeps" / "search-copying.json").stat().st_size < 20_000
     assert "| [search-copying](sweeps/search-copying.json) | 4 |" in (results / "README.md").read_text()
     assert main(["reproduce", "page", "--from", str(results), "--out", str(tmp_path / "page.html")]) == 0

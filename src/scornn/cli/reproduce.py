@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from scornn.paper.reproduce import Request
     from scornn.report.page import Section
 
-_README = Path("README.md")
-
 
 @dataclass(frozen=True)
 class Flags:
@@ -155,7 +153,7 @@ def _record(flags: Flags) -> int:
 
     results, given = Path(flags.out or "results"), [Path(run) for run in flags.runs]
     sweeps = [file for path in given for file in add(path, results)]
-    for path in (*sweeps, *record(given, results, _README)):
+    for path in (*sweeps, *record(given, results, results.absolute().parent / "README.md")):
         print(path)
     return 0
 
