@@ -22,8 +22,8 @@ from scornn.nn.recurrent import Recurrent, States, joined
 Head = tuple[Tensor, Tensor]
 """V and c of a linear head on the states."""
 
-PIECE = 128
-"""Steps whose states are held at a time where only the last one is wanted."""
+HELD = 2**25
+"""Bytes of states that are held at a time where only the last one is wanted."""
 
 
 class RecurrentLayer(Recurrent):
@@ -152,7 +152,7 @@ class RecurrentLayer(Recurrent):
         Args:
             head: V and c; the first result is then V·readout(h_t) + c in place of the states h_t.
             need_output: False for the last state alone: the first result is then None. Where no gradient is recorded,
-                the states of at most some hundred steps are held at a time. With ``"last"`` it is what each direction
+                at most :data:`HELD` bytes of them are held at a time. With ``"last"`` it is what each direction
                 gives at its last step, ``(B, output_size)``.
         """
         if head is not None and need_output is not True:
@@ -203,15 +203,17 @@ class RecurrentLayer(Recurrent):
         return torch.cat(tuple(last[0][-self.num_directions :]), -1), last
 
     def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
-        """The last state of each sequence; in pieces of :data:`PIECE` steps where nothing else needs the states."""
+        """The last state of each sequence; in pieces of :data:`HELD` bytes where nothing else needs the states."""
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or self.bidirectional:
+            return self._stack(x, states, batch, batch_sizes, None)[1]
         steps = x.shape[0] if batch_sizes is None else batch_sizes.shape[0]
-        whole = torch.is_grad_enabled() or torch.compiler.is_compiling() or self.bidirectional or steps <= PIECE
-        if whole:
+        piece = max(1, HELD // max(1, batch * sum(self.state_sizes()) * x.element_size()))
+        if steps <= piece:
             return self._stack(x, states, batch, batch_sizes, None)[1]
         with cached():
-            for first in range(0, steps, PIECE):
-                sizes = None if batch_sizes is None else batch_sizes[first : first + PIECE]
-                rows = PIECE if sizes is None else int(sizes.sum())
+            for first in range(0, steps, piece):
+                sizes = None if batch_sizes is None else batch_sizes[first : first + piece]
+                rows = piece if sizes is None else int(sizes.sum())
                 going = batch if sizes is None else int(sizes[0])  # packed sequences end from the last on
                 running = None if states is None else each(states, lambda h, going=going: h[:, :going])
                 _, last = self._stack(x[:rows], running, going, sizes, None)
