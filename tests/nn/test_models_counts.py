@@ -108,8 +108,8 @@ def test_formulas() -> None:
         "linear-memory": ({}, m * n + n // 2 + head),
         "memory-blocks": (
             {"num_layers": 2, "width": k, "expand": 3},
-            (m * n + m * k)
-            + (k * n + 2 * k)
+            m * (n + k + 6 * k)
+            + k * (n + 2 + 6 * k)
             + 2 * (n // 2 + 2 * n + 6 * k * n + 6 * k + 3 * k * k + k)
             + 2 * k
             + k * p

@@ -23,12 +23,14 @@ class MemoryBlock(nn.Module):
     r"""norm → linear memory → gated network → residual, in one direction; :class:`MemoryBlocks` is a stack of them.
 
     .. math::
-        h_t = R h_{t-1} + U\,\mathrm{norm}(x_t), \qquad (a_t, g_t) = W_1\,\mathrm{norm}(h_t) + c_1, \qquad
+        h_t = R h_{t-1} + U\,\mathrm{norm}(x_t), \qquad
+        (a_t, g_t) = W_1\,\mathrm{norm}(h_t) + W_x\,\mathrm{norm}(x_t) + c_1, \qquad
         y_t = x_t + W_2\,(\mathrm{gelu}(a_t) \odot σ(g_t)) + c_2
 
     All that is not linear is within a step, so that the memory runs without a loop, and steps given one by one make the
     same numbers. The state grows with √t, which the second norm takes out. Where ``input_size`` is not ``width``, as in
-    the first block of a network, the memory reads :math:`x_t` as it is, and :math:`E x_t` stands for it in the sum.
+    the first block of a network, :math:`x_t` is read as it is, and :math:`E x_t` stands for it in the sum. A gate that
+    reads the step's input beside the state can let some steps pass and not others: a linear memory alone cannot.
 
     Args:
         input_size: m of x_t.
@@ -71,6 +73,7 @@ class MemoryBlock(nn.Module):
         self.memory = LinearMemory(input_size, hidden_size, start=start, input_scale=input_size**-0.5, **where)
         self.state_norm = nn.LayerNorm(hidden_size, **where)
         self.gates = nn.Linear(hidden_size, 2 * expand * width, **where)
+        self.gates_ih = nn.Linear(input_size, 2 * expand * width, bias=False, **where)
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(expand * width, width, **where)
         self.top: nn.Module = nn.LayerNorm(width, **where) if top else nn.Identity()
@@ -86,11 +89,12 @@ class MemoryBlock(nn.Module):
         """x ``(T, B, m)``, or packed as rows, and h_0 ``(B, n)``: y and the last state."""
         bank, U = self.memory.bank("_l0"), self.memory.input_matrix("_l0")
         read = self.norm(x)
+        seen = read
         if self.stride > 1:
             read, bank, U = frames(read, bank, U, self.stride)
-            x = x[self.stride - 1 :: self.stride]
+            x, seen = x[self.stride - 1 :: self.stride], seen[self.stride - 1 :: self.stride]
         states, h_n = every_state(read, h0, bank, U, None, batch_sizes, reverse, self.backend)
-        return self._compute(x, states), h_n
+        return self._compute(x, seen, states), h_n
 
     def last(
         self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None = None, reverse: bool = False
@@ -103,10 +107,12 @@ class MemoryBlock(nn.Module):
         bank, U = self.memory.bank("_l0"), self.memory.input_matrix("_l0")
         order = Order(x, batch_sizes, reverse)
         h_n = last_state(self.norm(x), h0, bank, U, None, batch_sizes, reverse)
-        return self._compute(order.last_of(order.steps_of(x)), h_n), h_n
+        x = order.last_of(order.steps_of(x))
+        return self._compute(x, self.norm(x), h_n), h_n
 
-    def _compute(self, x: Tensor, h: Tensor) -> Tensor:
-        a, g = self.gates(self.state_norm(h)).chunk(2, -1)
+    def _compute(self, x: Tensor, seen: Tensor, h: Tensor) -> Tensor:
+        """y of steps whose input is x, normed ``seen``, and whose state is h."""
+        a, g = (self.gates(self.state_norm(h)) + self.gates_ih(seen)).chunk(2, -1)
         y: Tensor = self.top(self.enter(x) + self.out(self.dropout(F.gelu(a) * torch.sigmoid(g))))
         return y
 
@@ -117,7 +123,7 @@ class MemoryBlock(nn.Module):
     colour=16,
     marker="P",
     summary="linear memories with gated networks between them",
-    equation="h' = Rh + U norm(x), y = x + W₂(gelu(a)⊙σ(g)), (a, g) = W₁ norm(h')",
+    equation="h' = Rh + U norm(x), y = x + W₂(gelu(a)⊙σ(g)), (a, g) = W₁ norm(h') + Wₓ norm(x)",
     source="beyond the paper: its network with the identity for σ, in blocks",
 )
 class MemoryBlocks(RecurrentLayer):
