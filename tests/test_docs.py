@@ -98,3 +98,9 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         else:
             for command in commands(block):
                 run(command)
+
+
+def test_no_line_installs_scornn_from_a_registry() -> None:
+    """It is on none: a clone or a wheel is installed, and its extras are packages that can be named."""
+    for path in [*PAGES, *(ROOT / "src").rglob("*.py")]:
+        assert not re.search(r"pip install .*\bscornn\b", path.read_text(encoding="utf-8")), name(path)

@@ -6,6 +6,15 @@ Wrong arguments to layers and functions are plain ``ValueError`` / ``TypeError``
 """
 
 
+def not_installed(what: str, *packages: str) -> str:
+    """The message where something needs packages that are missing: the line installs them from anywhere.
+
+    >>> not_installed("an ONNX file", "onnx", "onnxruntime")
+    'an ONNX file needs onnx and onnxruntime: pip install onnx onnxruntime'
+    """
+    return f"{what} needs {' and '.join(packages)}: pip install {' '.join(packages)}"
+
+
 class ScornnError(Exception):
     """Base of all of them. The message names what was found, what was expected and what to do."""
 

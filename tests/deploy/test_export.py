@@ -14,7 +14,7 @@ import torch
 import scornn
 from scornn.cli import main
 from scornn.deploy import Frozen, write
-from scornn.errors import ScornnError
+from scornn.errors import ScornnError, UsageError
 from scornn.nn import MODELS, SequenceModel, build
 
 FROZEN = sorted(set(MODELS) - {"memory-blocks"})
@@ -143,6 +143,15 @@ def test_refusals(
     assert main(["export", *(str(run) if a == "RUN" else a for a in arguments)]) == code
     assert said in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_missing_package_is_named_in_a_line_that_installs_it(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="an ONNX file needs onnx and onnxruntime: pip install onnx onnxruntime"):
+        scornn.deploy.export(run, tmp_path / "a.onnx", "onnx")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_name_of_any_bytes(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

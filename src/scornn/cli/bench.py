@@ -7,8 +7,8 @@ with the same number of parameters. `--quick` takes a quarter of the steps of lo
 `--training` times whole training steps and says what share of them is not the recurrence; `--models` times a step of
 every model at the shape of pixel MNIST, and where the kernel has a rung of its own for it, that in PyTorch. Both need
 the MNIST files. `--linear` times the linear memory against the modReLU loop of the same size. `--deployed` times
-trained networks as they are used: as they were trained, frozen, and in ONNX Runtime where `pip install scornn[export]`
-was done.
+trained networks as they are used: as they were trained, frozen, and in ONNX Runtime after `pip install onnx
+onnxruntime`.
 
 Examples:
     scornn bench --quick

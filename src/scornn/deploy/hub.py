@@ -1,4 +1,4 @@
-"""Networks on model hubs, through huggingface_hub's mixin: ``pip install scornn[hub]``."""
+"""Networks on model hubs, through huggingface_hub's mixin: ``pip install huggingface_hub``."""
 
 from __future__ import annotations
 

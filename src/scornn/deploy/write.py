@@ -23,7 +23,7 @@ from scornn import durable
 from scornn.deploy import card, fresh
 from scornn.deploy.frozen import Frozen, has_form
 from scornn.deploy.network import Network, load
-from scornn.errors import ScornnError, UsageError
+from scornn.errors import ScornnError, UsageError, not_installed
 from scornn.train import weights as stored_weights
 from scornn.train.config import to_table
 
@@ -114,7 +114,7 @@ def _check_place(out: Path, to: Format) -> None:
 def _need(*packages: str) -> None:
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
-        raise UsageError(f"{' and '.join(missing)} not installed: `pip install scornn[export]`")
+        raise UsageError(not_installed("an ONNX file", *missing))
 
 
 def _content(network: Network, to: Format, plain: bool) -> bytes:

@@ -5,6 +5,8 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
+from scornn.errors import not_installed
+
 Signal = NDArray[np.float64]
 _SHORTEST = 0.4  # seconds, for STOI
 _RATES = (8_000, 16_000)  # of PESQ
@@ -19,7 +21,7 @@ class ScoreUnavailable(Exception):
 
 
 def unavailable(score: str, package: str, error: ImportError) -> ScoreUnavailable:
-    return ScoreUnavailable(f"{score} needs the package {package}: pip install 'scornn[audio]' ({error})")
+    return ScoreUnavailable(f"{not_installed(score, package)} ({error})")
 
 
 def check(reference: Signal, test: Signal) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scornn import durable
-from scornn.errors import StorageError, UsageError
+from scornn.errors import StorageError, UsageError, not_installed
 from scornn.train.run import fcntl_module
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def require_optuna() -> None:
     try:
         import optuna
     except ModuleNotFoundError as error:
-        raise UsageError(f'a sweep needs {error.name}: pip install "scornn[sweep]"') from None
+        raise UsageError(not_installed("a sweep", str(error.name))) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from scornn.errors import UsageError
+from scornn.errors import UsageError, not_installed
 
 
 class Board:
@@ -31,7 +31,7 @@ class Board:
 def check(wanted: bool | None) -> None:
     """Refuse a board that is asked for where tensorboard is not installed."""
     if wanted and find_spec("tensorboard") is None:
-        raise UsageError('tensorboard is not installed: pip install "scornn[tensorboard]"')
+        raise UsageError(not_installed("--tensorboard on", "tensorboard"))
 
 
 def open_board(wanted: bool | None, directory: Path, step: int) -> Board | None:
