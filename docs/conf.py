@@ -11,7 +11,7 @@ author = "The scornn authors"
 copyright = "2026, the scornn authors"
 version = release = installed_version("scornn")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "notebooks"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "notebooks", "whole"]
 html_math_renderer = "mathml"
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
@@ -20,7 +20,7 @@ suppress_warnings = ["myst.header"]
 html_theme = "furo"
 html_title = "scornn"
 html_static_path = ["_static"]
-html_css_files = ["math.css"]
+html_css_files = ["pages.css"]
 exclude_patterns = ["_build"]
 
 autodoc_member_order = "bysource"

@@ -81,7 +81,7 @@ def run(command: str) -> None:
         done = subprocess.run(launch, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     else:
-        assert program in ("pip", "git", "cd", "python"), command
+        assert program in ("pip", "git", "cd", "python", "python3"), command
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -104,3 +104,9 @@ def test_no_line_installs_scornn_from_a_registry() -> None:
     """It is on none: a clone or a wheel is installed, and its extras are packages that can be named."""
     for path in [*PAGES, *(ROOT / "src").rglob("*.py")]:
         assert not re.search(r"pip install .*\bscornn\b", path.read_text(encoding="utf-8")), name(path)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+def test_the_torch_to_install_is_the_one_that_was_tested(page: str) -> None:
+    tested = re.findall(r"^torch==.*", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert re.findall(r"torch==[\d.]+\d", (ROOT / page).read_text(encoding="utf-8")) == tested

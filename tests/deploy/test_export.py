@@ -21,10 +21,13 @@ FROZEN = sorted(set(MODELS) - {"memory-blocks"})
 
 
 @pytest.mark.parametrize("to", ["safetensors", "pt2", "pt2 --plain", "onnx"])
-def test_the_command_writes_a_file_that_was_checked(to: str, run: Path, tmp_path: Path) -> None:
+def test_the_command_writes_a_file_that_was_checked(
+    to: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / f"model.{to.split()[0]}"
     assert main(["export", str(run), "--to", *to.split(), "--out", str(out)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([f"{out.name}.md", out.name])
+    assert f") and its model card {out}.md\nit was loaded again in a fresh process" in capsys.readouterr().out
     card = out.with_name(f"{out.name}.md").read_text()
     for said in ("scoRNN", "copying", "recall", "| seed | 5544 |", "‖WᵀW − I‖_F", "no licence needed", "torch 2"):
         assert said in card

@@ -13,7 +13,7 @@ from typing import Annotated
 from scornn import __version__
 from scornn.cli._options import absolute, option, parse
 
-_PACKAGES = ("torch", "numpy", "safetensors", "msgspec", "tensorboard", "pystoi", "pesq")
+_PACKAGES = tuple("torch numpy safetensors msgspec onnx onnxruntime optuna tensorboard pystoi pesq".split())
 
 
 @dataclass(frozen=True)
