@@ -13,7 +13,8 @@ from typing import Annotated
 from scornn import __version__
 from scornn.cli._options import absolute, option, parse
 
-_PACKAGES = tuple("torch numpy safetensors msgspec onnx onnxruntime optuna tensorboard pystoi pesq".split())
+_PACKAGES = ("torch", "numpy", "safetensors", "msgspec")
+_OPTIONAL = ("onnx", "onnxruntime", "optuna", "tensorboard", "pystoi", "pesq")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def main(argv: list[str]) -> int:
 
     print(f"scornn       {__version__}, code {provenance.code_version()}")
     print(f"python       {platform.python_version()}, {platform.system()} {platform.machine()}")
-    for package in _PACKAGES:
+    for package in (*_PACKAGES, *_OPTIONAL):
         print(f"{package:<12} {_version(package)}")
     print(f"processor    {provenance.machine()['processor']}, {torch.backends.cpu.get_cpu_capability()}, ", end="")
     print(f"{os.cpu_count()} cores, {torch.get_num_threads()} threads")
