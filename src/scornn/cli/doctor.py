@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     for package in (*_PACKAGES, *_OPTIONAL):
         print(f"{package:<12} {_version(package)}")
     print(f"processor    {provenance.machine()['processor']}, {torch.backends.cpu.get_cpu_capability()}, ", end="")
-    print(f"{os.cpu_count()} cores, {torch.get_num_threads()} threads")
+    print(f"{os.cpu_count()} cores, threads: {torch.get_num_threads()}")
     print(f"cuda         {torch.cuda.get_device_name() if torch.cuda.is_available() else 'none'}")
     print("backends")
     for name, state in backends().items():
