@@ -33,6 +33,20 @@ def test_the_command_writes_a_file_that_was_checked(
         assert said in card
 
 
+@pytest.mark.parametrize("weights", ["raw", "averaged"])
+def test_the_card_has_the_figures_of_the_weights_beside_it(weights: str, run: Path, tmp_path: Path) -> None:
+    average = ["--average"] if weights == "averaged" else []
+    assert main(["export", str(run), "--to", "safetensors", *average, "--out", str(tmp_path / "a.safetensors")]) == 0
+    card = (tmp_path / "a.safetensors.md").read_text()
+    summary = json.loads((run / "summary.json").read_text())
+    losses = {"raw": summary["final"]["test"]["loss"], "averaged": summary["average"]["final"]["test"]["loss"]}
+    assert losses["raw"] != losses["averaged"]
+    assert f"## Figures of the {weights} weights" in card
+    assert [f"| loss | test, last | {loss:.6g} |" in card for loss in losses.values()] == [
+        which == weights for which in losses
+    ]
+
+
 def test_an_lstm_read_at_the_last_step(lstm_run: Path, tmp_path: Path) -> None:
     assert main(["export", str(lstm_run), "--to", "onnx", "--out", str(tmp_path / "a.onnx")]) == 0
     assert main(["export", str(lstm_run), "--to", "pt2", "--out", str(tmp_path / "a.pt2")]) == 0

@@ -52,7 +52,7 @@ def text(network: Network, file: str, needs: str, error: float | None = None) ->
     lines = [BEGIN, f"tags: [{tags}]", "---", ""]
     lines += [f"# {model.label} on {task.name}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in facts.items()]
-    lines += ["", *_figures(stored.summary, stored.config.seed), "## Config", "", "```json"]
+    lines += ["", *_figures(stored.summary, which, stored.config.seed), "## Config", "", "```json"]
     return "\n".join([*lines, json.dumps(config, indent=2, ensure_ascii=False), "```", ""])
 
 
@@ -62,16 +62,17 @@ def licence(task: Mapping[str, Any]) -> str:
     return DATA.get(kind, "not known to the program")
 
 
-def _figures(summary: Mapping[str, Any], seed: int) -> list[str]:
-    """The figures of the run: its last evaluation and its best one."""
+def _figures(summary: Mapping[str, Any], which: str, seed: int) -> list[str]:
+    """The figures of the run with these weights, raw or averaged: its last evaluation and its best one."""
     rows = []
-    for split, metrics in dict(summary.get("final") or {}).items():
+    found_with = summary if which == "raw" else dict(summary.get("average") or {})
+    for split, metrics in dict(found_with.get("final") or {}).items():
         rows += [f"| {name} | {split}, last | {value:.6g} | {seed} |" for name, value in dict(metrics).items()]
     for key, label in (("best", "best"), ("best_by_valid", "best by validation")):
-        found = summary.get(key)
+        found = found_with.get(key)
         if isinstance(found, Mapping) and isinstance(found.get("value"), int | float):
             where = f"{found.get('split')}, {label}, step {found.get('step')}"
             rows.append(f"| {summary.get('headline')} | {where} | {found['value']:.6g} | {seed} |")
     if not rows:
         return ["No figures were stored with the weights.", ""]
-    return ["## Figures", "", "| figure | of | value | seed |", "|---|---|---|---|", *rows, ""]
+    return [f"## Figures of the {which} weights", "", "| figure | of | value | seed |", "|---|---|---|---|", *rows, ""]
