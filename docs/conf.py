@@ -19,6 +19,7 @@ suppress_warnings = ["myst.header"]
 
 html_theme = "furo"
 html_title = "scornn"
+html_domain_indices = False
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 exclude_patterns = ["_build"]

@@ -10,6 +10,7 @@ import pytest
 
 from scornn.cli.report import main
 from scornn.errors import DataError, StorageError, UsageError
+from scornn.report import curves, run_report
 from scornn.report.run_report import report
 
 HOSTILE = '</script><script>alert(1)</script>"><img src=x onerror=alert(2)>&amp;$x_{1'
@@ -48,6 +49,20 @@ def test_page_is_whole_and_shows_every_part(several_page, dom):
     assert len(page.named("audio")) == 4
     assert all(a["src"].startswith("data:audio/wav;base64,UklGR") for a in page.named("audio"))
     assert page.text.index("Settings that differ") < page.text.index("Settings that all runs share")
+
+
+def test_what_should_grow_has_a_linear_axis(tmp_path, runs, monkeypatch):
+    """A recall of nothing and then all spans decades, and only the loss shows more in them."""
+    path = runs.make(tmp_path / "run", runs.config(), steps=100)
+    rows = [
+        {"step": s, "epoch": 0, "split": "test", "loss": l, "recall": r} for s, l, r in ((50, 1, 1e-3), (100, 1e-3, 1))
+    ]
+    (path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    seen = []
+    drawn = run_report.page.panels
+    monkeypatch.setattr(run_report.page, "panels", lambda panels: seen.extend(curves.agreed(panels)) or drawn(panels))
+    report([path])
+    assert {p.ylabel: p.axis for p in seen if p.title.startswith("Test")} == {"loss": "log", "recall": "linear"}
 
 
 def test_page_holds_all_it_needs(several_page, dom):

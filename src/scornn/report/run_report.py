@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from scornn.report import curves, figures, page, spectrum, speech, style
-from scornn.report.curves import Curve, Panel
+from scornn.report.curves import Axis, Curve, Panel
 from scornn.report.page import (
     MISSING,
     Card,
@@ -123,7 +123,10 @@ def _curves(problem: Problem) -> Figures:
     if headline != "loss" or evaluation != "train":
         shared = marks if same else []
         name = words(headline, run.task)
-        panels.append(Panel(_title(evaluation, name), figure_of, ylabel="loss" if same else name, marks=shared))
+        # What should grow, such as an accuracy, has no decades below it worth a look.
+        axis: Axis | None = "linear" if run.goal == "max" else None
+        ylabel = "loss" if same else name
+        panels.append(Panel(_title(evaluation, name), figure_of, ylabel=ylabel, axis=axis, marks=shared))
     sizes = [r.hidden for r in problem.runs if r.hidden and r.last("orthogonality") is not None]
     panels.append(curves.orthogonality(_series(problem, None, "orthogonality"), sizes))
     return page.panels(panels)

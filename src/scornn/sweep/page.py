@@ -126,15 +126,15 @@ def over(record: Record, level: int = 2) -> list[Section]:
     alt = f"{metric} of each trial and the best so far; the best is {_best_of(points, goal)}"
     drawn = [Figure(svg(charts.history(points, metric, goal), alt=alt), "The line: the best so far.")]
     weights = {names[key]: share for key, share in record.importance.items()}
-    if weights:
+    if len(weights) > 1:
         bars = figures.bars(list(weights), {"importance": list(weights.values())}, xlabel="share")
         said = ", ".join(f"{name} {share:.2f}" for name, share in weights.items())
         caption = "Share of each key in what sets the better trials apart (PED-ANOVA)."
         drawn.append(Figure(svg(bars, alt=f"Importance: {said}"), caption))
-    else:
+    elif len(axes) > 1:
         early += " Importance needs four finished trials that differ."
     sections: list[Section] = [
-        Heading("Over trials, and what mattered", level, "trials" * (level == 2)),
+        Heading("Over trials" + ", and what mattered" * (len(axes) > 1), level, "trials" * (level == 2)),
         Figures(drawn, caption=early.strip()),
         Heading("Over each key", level, "keys" * (level == 2)),
         Figures(
