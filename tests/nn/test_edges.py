@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 import scornn
 from scornn.nn import MODELS, SequenceModel, build
 
+F64 = torch.float64
 names = pytest.mark.parametrize("name", MODELS)
 
 
@@ -177,6 +178,36 @@ class TestWithoutNumbers:
     def test_cell(self) -> None:
         cell = scornn.ScoRNNCell(3, 5, device="meta")
         assert cell(torch.empty(2, 3, device="meta")).shape == (2, 5)
+
+
+TRANSFORMED: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in MODELS),
+    ("lstm", {"proj_size": 2, "num_layers": 2}),
+    ("gru", {"bidirectional": True}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), TRANSFORMED)
+class TestTransforms:
+    """vmap and forward-mode differentiation, for which neither the kernel nor torch's own LSTM has a rule."""
+
+    @pytest.mark.filterwarnings("ignore:There is a performance drop")  # where torch has no rule for an operator of ours
+    def test_vmap_over_inputs_and_over_parameters(self, name: str, options: dict[str, Any]) -> None:
+        layer, x = build(name, 3, 4, dtype=F64, **options).eval(), torch.randn(2, 5, 2, 3, dtype=F64)
+        torch.testing.assert_close(vmap(lambda x: layer(x)[0])(x), torch.stack([layer(x[0])[0], layer(x[1])[0]]))
+        values = {key: torch.stack([p.detach(), 0.9 * p.detach()]) for key, p in layer.named_parameters()}
+        both = vmap(lambda values: functional_call(layer, values, (x[0],))[0])(values)
+        for k in range(2):
+            one = functional_call(layer, {key: value[k] for key, value in values.items()}, (x[0],))[0]
+            torch.testing.assert_close(both[k], one)
+
+    @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func.jvp's own
+    def test_a_tangent_is_that_of_the_gradient(self, name: str, options: dict[str, Any]) -> None:
+        layer = build(name, 3, 4, dtype=F64, **options).eval()
+        x, v = torch.randn(2, 5, 2, 3, dtype=F64)
+        _, tangent = torch.func.jvp(lambda x: layer(x)[0].sum(), (x,), (v,))
+        (gradient,) = torch.autograd.grad(layer(x.requires_grad_())[0].sum(), x)
+        torch.testing.assert_close(tangent, (gradient * v).sum())
 
 
 class TestAsTorchRNN:

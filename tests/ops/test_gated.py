@@ -24,9 +24,7 @@ def kernel(x: Any, h0: Any, c0: Any, W: Any, U: Any, b: Any, *settings: Any) -> 
 
 
 def naive(x: Any, h0: Any, c0: Any, W: Any, U: Any, b: Any, *settings: Any) -> tuple[Tensor, ...]:
-    if c0 is None:
-        return gated.naive(x, h0, W, U, b, *settings)
-    return gated.naive_lstm(x, h0, W, U, b, *settings, c0=c0)
+    return gated.naive(x, h0, W, U, b, *settings, c0=c0)
 
 
 def problem(kind: str, T: int, B: int, n: int, m: int, packed: bool, bias: bool = True) -> Any:

@@ -80,11 +80,11 @@ class FrozenLayer(DenseRecurrentLayer):
         if not self.plain and self.kind in ACTIVATIONS:
             return super().run(suffix, x, h0, batch_sizes, reverse)
         state, of = h0 if isinstance(h0, tuple) else (h0,), self.recurrence(suffix)
-        kernel = x.numel() > 0 and native.RUNG.why_not(x) is None  # which takes no empty batch
+        kernel = native.RUNG.why_not(x) is None
         if not self.plain and (kernel or not torch.compiler.is_compiling()):
-            run: Any = gated.kernel if kernel else gated.naive_lstm if self.kind == "lstm" else gated.naive
-            cell = {"c0": state[1]} if self.kind == "lstm" else {}
-            output, *last = run(x, state[0], *of[1:], self.kind, batch_sizes, reverse, **cell)
+            run: Any = gated.kernel if kernel else gated.naive
+            c0 = state[1] if self.kind == "lstm" else None
+            output, *last = run(x, state[0], *of[1:], self.kind, batch_sizes, reverse, c0=c0)
         elif batch_sizes is not None:
             raise RuntimeError("a frozen layer on torch's operators takes no PackedSequence; give padded sequences")
         else:

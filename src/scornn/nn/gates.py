@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -12,6 +11,9 @@ from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice, full_precision
 from scornn.nn.layer import RecurrentLayer
 from scornn.ops import gated, native
+from scornn.ops.custom import under_transform
+from scornn.ops.layout import States
+from scornn.ops.rung import Rung, choose
 
 if TYPE_CHECKING:
     from scornn.nn.frozen import FrozenLayer
@@ -56,7 +58,7 @@ class GatedLayer(RecurrentLayer):
             nn.init.xavier_uniform_(self.tensor(f"weight_hr{suffix}"))
 
     def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        """W, U and b as the operator of :attr:`kind` takes them, for :meth:`frozen`."""
+        """W, U and b as the operator of :attr:`kind` takes them."""
         raise NotImplementedError
 
     def frozen(self, *, plain: bool = False) -> FrozenLayer:
@@ -66,41 +68,53 @@ class GatedLayer(RecurrentLayer):
         """
         from scornn.nn.frozen import FrozenLayer
 
+        if self.proj_size:
+            raise TypeError("an LSTM with proj_size has no frozen form: its h is not what its gates make")
         return FrozenLayer(self, plain=plain)
 
+    @property
+    def rungs(self) -> tuple[Rung, Rung]:
+        """The ways to run, each a method: arguments and result as :meth:`run`, with the states always a tuple."""
+        refuses = _no_projections if self.proj_size else native.RUNG.refuses
+        return Rung("native", self.on_kernel, native.RUNG.unavailable, refuses), Rung("naive", self.loop, opaque=False)
+
+    def run(self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Any]:
+        states = h0 if isinstance(h0, tuple) else (h0,)
+        rung = choose(self.rungs, self.backend, x)
+        output, *last = rung.run(suffix, x, states, batch_sizes, reverse)
+        return output, tuple(last) if isinstance(h0, tuple) else last[0]
+
+    def on_kernel(
+        self, suffix: str, x: Tensor, states: States, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, ...]:
+        return gated.kernel(x, states[0], *self.constants(suffix), self.kind, batch_sizes, reverse, c0=_cell(states))
+
     def loop(
-        self,
-        function: Callable[..., tuple[Tensor, ...]],
-        suffix: str,
-        x: Tensor,
-        h0: Any,
-        batch_sizes: Tensor | None,
-        reverse: bool,
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """torch's own loop, ``torch._VF.lstm`` or ``gru``; arguments as :meth:`run`."""
+        self, suffix: str, x: Tensor, states: States, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, ...]:
+        """torch's own loop, or one of plain steps where that has no rule for torch.func's transforms."""
+        if under_transform():
+            R = self.tensor(f"weight_hr{suffix}") if self.proj_size else None
+            operands = (x, states[0], *self.constants(suffix), self.kind, batch_sizes, reverse)
+            return gated.naive(*operands, c0=_cell(states), R=R)
+        function: Any = getattr(torch._VF, self.kind)
         names = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * self.bias + ["weight_hr"] * bool(self.proj_size)
         weights = [self.tensor(f"{name}{suffix}") for name in names]
-        state = tuple(h.unsqueeze(0) for h in h0) if isinstance(h0, tuple) else h0.unsqueeze(0)
+        first: Any = tuple(h.unsqueeze(0) for h in states)
+        first = first if len(first) > 1 else first[0]
         order = reversal(batch_sizes) if reverse and batch_sizes is not None else None
         settings = (self.bias, 1, 0.0, self.training, False)
         with full_precision(x):
             if batch_sizes is None:
-                output, *last = function(x.flip(0) if reverse else x, state, weights, *settings, False)
-                return output.flip(0) if reverse else output, tuple(h.squeeze(0) for h in last)
-            output, *last = function(x if order is None else x[order], batch_sizes, state, weights, *settings)
-            return output if order is None else output[order], tuple(h.squeeze(0) for h in last)
-
-    def runs_on_kernel(self, x: Tensor) -> bool:
-        """Whether the kernel, and not torch's loop, runs an input such as x."""
-        if self.backend == "naive":
-            return False
-        why_not = "it has no projections (proj_size)" if self.proj_size else native.RUNG.why_not(x)
-        if why_not is not None and self.backend == "native":
-            raise RuntimeError(f'backend="native" cannot run: {why_not}')
-        return why_not is None
+                output, *last = function(x.flip(0) if reverse else x, first, weights, *settings, False)
+                output = output.flip(0) if reverse else output
+            else:
+                output, *last = function(x if order is None else x[order], batch_sizes, first, weights, *settings)
+                output = output if order is None else output[order]
+        return output, *(h.squeeze(0) for h in last)
 
     def slow_when_packed(self, x: Tensor) -> bool:
-        return not self.bidirectional and not self.runs_on_kernel(x)
+        return not self.bidirectional and choose(self.rungs, self.backend, x).name != "native"
 
     def extra_repr(self) -> str:
         return super().extra_repr() + (f", proj_size={self.proj_size}" if self.proj_size else "")
@@ -171,16 +185,7 @@ class LSTM(GatedLayer):
         """Of h and c."""
         return self.state_size, self.hidden_size
 
-    def run(self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Any]:
-        if not self.runs_on_kernel(x) or x.numel() == 0:  # the kernel takes no empty batch
-            return self.loop(torch._VF.lstm, suffix, x, h0, batch_sizes, reverse)
-        h, c = h0
-        output, h_n, c_n = gated.kernel(x, h, *self.constants(suffix), "lstm", batch_sizes, reverse, c0=c)
-        return output, (h_n, c_n)
-
     def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        if self.proj_size:
-            raise TypeError("an LSTM with proj_size has no frozen form: its h is not what its gates make")
         b = self.tensor(f"bias_ih{suffix}") + self.tensor(f"bias_hh{suffix}") if self.bias else None
         return self.tensor(f"weight_hh{suffix}"), self.tensor(f"weight_ih{suffix}"), b
 
@@ -236,15 +241,6 @@ class GRU(GatedLayer):
         self.forget_bias, self.backend = forget_bias, check_choice("backend", backend, self.BACKENDS)
         self.build(device, dtype)
 
-    def run(
-        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
-    ) -> tuple[Tensor, Tensor]:
-        if not self.runs_on_kernel(x) or x.numel() == 0:  # the kernel takes no empty batch
-            output, (h_n,) = self.loop(torch._VF.gru, suffix, x, h0, batch_sizes, reverse)
-            return output, h_n
-        output, h_n = gated.kernel(x, h0, *self.constants(suffix), "gru", batch_sizes, reverse)
-        return output, h_n
-
     def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
         W, U, b = self.tensor(f"weight_hh{suffix}"), self.tensor(f"weight_ih{suffix}"), None
         if self.bias:
@@ -252,6 +248,15 @@ class GRU(GatedLayer):
             gates = 2 * self.hidden_size
             b = torch.cat([first[:gates] + second[:gates], first[gates:], second[gates:]])
         return W, U, b
+
+
+def _no_projections(x: Tensor) -> str:
+    return "it has no projections (proj_size)"
+
+
+def _cell(states: States) -> Tensor | None:
+    """c of an LSTM's (h, c)."""
+    return states[1] if len(states) > 1 else None
 
 
 def reversal(batch_sizes: Tensor) -> Tensor:

@@ -60,30 +60,21 @@ def kernel(*arguments: Any, c0: Tensor | None = None) -> tuple[Tensor, ...]:
     return (output, h_n) if c0 is None else (output, h_n, c_n)
 
 
-def naive(*arguments: Any) -> tuple[Tensor, Tensor]:
-    """GRU and GORU in plain PyTorch; arguments and result as :func:`kernel`."""
+def naive(*arguments: Any, c0: Tensor | None = None, R: Tensor | None = None) -> tuple[Tensor, ...]:
+    """In plain PyTorch; arguments and result as :func:`kernel`. R ``(r, n)`` projects an LSTM's h."""
     x, h0, W, U, b, activation, batch_sizes, reverse = Operands(*arguments)
-    layout = Layout.of(x, batch_sizes, reverse)
-
-    def advance(states: States, added: Tensor) -> States:
-        return (step(added, states[0], W, b, activation),)
-
-    (output,), (h_n,) = layout.walk(layout.rows(x) @ U.mT, (h0,), advance)
-    return output, h_n
-
-
-def naive_lstm(*arguments: Any, c0: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """An LSTM in plain PyTorch; arguments and result as :func:`kernel`."""
-    x, h0, W, U, b, _, batch_sizes, reverse = Operands(*arguments)
     layout = Layout.of(x, batch_sizes, reverse)
     added = layout.rows(x) @ U.mT
 
     def advance(states: States, here: Tensor) -> States:
-        h, c = states
-        return lstm_step(here, h, c, W)
+        h, *cell = states
+        if not cell:
+            return (step(here, h, W, b, activation),)
+        h, c = lstm_step(here if b is None else here + b, h, cell[0], W)
+        return h if R is None else h @ R.mT, c
 
-    (output, _), (h_n, c_n) = layout.walk(added if b is None else added + b, (h0, c0), advance)
-    return output, h_n, c_n
+    every, last = layout.walk(added, (h0,) if c0 is None else (h0, c0), advance)
+    return every[0], *last
 
 
 def step(added: Tensor, h: Tensor, W: Tensor, b: Tensor | None, activation: str) -> Tensor:
