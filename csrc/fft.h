@@ -174,20 +174,32 @@ template <class T> class Fourier {
         store(p + kWidth<T>, kInverse ? v.re : v.im);
     }
 
+    // A twiddle meets its number where this is read (inverse) or written, so that few of both are in registers at once.
     template <int R, bool kInverse> static void pass(T *x, const Stage &stage, i64 blocks) {
-        const i64 stride = stage.part * kUnit;
+        if (stage.part > 1) {
+            pass<R, kInverse, true>(x, stage, blocks);
+        } else {
+            pass<R, kInverse, false>(x, stage, blocks);
+        }
+    }
+
+    template <int R, bool kInverse, bool kTurned> static void pass(T *x, const Stage &stage, i64 blocks) {
+        const i64 part = kTurned ? stage.part : 1, stride = part * kUnit;
         const T *table = stage.table.data();
         for (i64 block = 0; block < blocks; ++block, x += R * stride)
-            for (i64 p = 0; p < stage.part; ++p) {
+            for (i64 p = 0; p < part; ++p) {
                 const T *twiddle = stage.twiddles.data() + p * (R - 1) * 2;
+                T *at = x + p * kUnit;
                 Complex<T> a[R];
-                for (int k = 0; k < R; ++k) a[k] = get<kInverse>(x + p * kUnit + k * stride);
-                if (kInverse && stage.part > 1)
-                    for (int k = 1; k < R; ++k) a[k] = a[k] * broadcast_complex(twiddle + 2 * (k - 1));
+                for (int k = 0; k < R; ++k) {
+                    a[k] = get<kInverse>(at + k * stride);
+                    if (kInverse && kTurned && k > 0) a[k] = a[k] * broadcast_complex(twiddle + 2 * (k - 1));
+                }
                 Butterfly<T, R>::run(a, table);
-                if (!kInverse && stage.part > 1)
-                    for (int k = 1; k < R; ++k) a[k] = a[k] * broadcast_complex(twiddle + 2 * (k - 1));
-                for (int k = 0; k < R; ++k) put<kInverse>(x + p * kUnit + k * stride, a[k]);
+                for (int k = 0; k < R; ++k) {
+                    if (!kInverse && kTurned && k > 0) a[k] = a[k] * broadcast_complex(twiddle + 2 * (k - 1));
+                    put<kInverse>(at + k * stride, a[k]);
+                }
             }
     }
 

@@ -14,14 +14,14 @@ template <class T> class FourierMap {
 
     // False where memory is short.
     bool prepare(const scornn_map &map, i64 n, bool gradients) {
-        n_ = n;
+        n_ = n, gradients_ = gradients;
         Array<i64> place;  // of a frequency
         if (!fourier_.prepare(n) || !place.allocate(n) || !from_.allocate(n) || !X_.allocate(2 * n) ||
             !Y_.allocate(2 * n))
             return false;
         for (Array<T> *table : {&d1_, &d2_, &d3_, &v1_, &v1_from_, &v2_})
             if (!table->allocate(2 * n)) return false;
-        if (gradients && (!H_.allocate(2 * n) || !theta_.allocate(3 * n) || !dv_.allocate(4 * n) || !turn_.allocate(2)))
+        if (gradients && (!P_.allocate(2 * n) || !H_.allocate(2 * n) || !theta_.allocate(3 * n) || !dv_.allocate(4 * n) || !turn_.allocate(2)))
             return false;
         const T *phases = static_cast<const T *>(map.factor[0]), *v = static_cast<const T *>(map.factor[1]);
         const T scale = T(1 / std::sqrt(double(n)));
@@ -47,38 +47,51 @@ template <class T> class FourierMap {
         return true;
     }
 
-    // z = W h. Keeps what the backward pass needs: X = F D1 h, Y = F^-1 D2 P R1 X, and their products with v.
-    void forward(const T *h, T *z) {
+    // Makes W h, of which result() tells the units. Keeps what the backward pass needs: X = F D1 h, P = D2 P R1 X,
+    // Y = F^-1 P, and the products of X and Y with v.
+    void forward(const T *h) {
         for (i64 i = 0; i < n_; ++i) store_complex(X_.at(2 * i), get(h, i) * pair(d1_, i));
         fourier_.forward(X_.at(0));
         s1_ = product(X_.at(0), v1_);
         const Complex<T> k1 = scaled(s1_, T(2) / length1_);
-        for (i64 i = 0; i < n_; ++i)
-            store_complex(Y_.at(2 * i), reflected(X_.at(2 * from_[i]), k1, v1_from_, i) * pair(d2_, i));
+        for (i64 i = 0; i < n_; ++i) {
+            const Complex<T> a = reflected(X_.at(2 * from_[i]), k1, v1_from_, i) * pair(d2_, i);
+            store_complex(Y_.at(2 * i), a);
+            if (gradients_) store_complex(P_.at(2 * i), a);
+        }
         fourier_.inverse(Y_.at(0));
         s2_ = product(Y_.at(0), v2_);
-        const Complex<T> k2 = scaled(s2_, T(2) / length2_);
-        for (i64 i = 0; i < n_; ++i)
-            store_complex(z + i * kUnit, reflected(Y_.at(2 * i), k2, v2_, i) * pair(d3_, i));
+        q_ = Complex<T>{};
     }
 
-    // g <- W* g for the h of the last call of forward, and the factors' gradients for g = dL/d(W h).
+    // The units [i, end) of W h.
+    void result(i64 i, i64 end, T *z) const {
+        const Complex<T> k2 = scaled(s2_, T(2) / length2_);
+        for (; i < end; ++i, z += kUnit) store_complex(z, reflected(Y_.at(2 * i), k2, v2_, i) * pair(d3_, i));
+    }
+
+    // Before backward, for all units in turn: g = dL/dz of z = result(), with the gradient of D3, becomes what stands
+    // before D3.
+    void enter(i64 i, i64 end, const T *z, T *g) {
+        Complex<T> q = q_;
+        for (; i < end; ++i, z += kUnit, g += kUnit) {
+            const Complex<T> e = load_complex(g), d = times_conj(e, pair(d3_, i));
+            theta_.add(2 * n_ + i, times_conj(e, load_complex(z)).im);  // d(a e^{it}) = i a e^{it} dt
+            q = q + d * pair(v2_, i);
+            store_complex(g, d);
+        }
+        q_ = q;
+    }
+
+    // From what enter() left in g to dL/dh there, for the h of the last call of forward, with the factors' gradients.
     void backward(const T *h, T *g) {
-        const Complex<T> k1 = scaled(s1_, T(2) / length1_), k2 = scaled(s2_, T(2) / length2_);
+        reflect(g, Y_.at(0), s2_, q_, v2_, T(2) / length2_, 2 * n_);
+        turn_.add(1, times_conj(s2_, q_).re);
+        fourier_.forward(g);
         Complex<T> q{};
         for (i64 i = 0; i < n_; ++i) {
-            const Complex<T> d = times_conj(get(g, i), pair(d3_, i));
-            theta_.add(2 * n_ + i, times_conj(d, reflected(Y_.at(2 * i), k2, v2_, i)).im);  // d(a e^{it}) = i a e^{it} dt
-            q = q + d * pair(v2_, i);
-            store_complex(g + i * kUnit, d);
-        }
-        reflect(g, Y_.at(0), s2_, q, v2_, T(2) / length2_, 2 * n_);
-        turn_.add(1, times_conj(s2_, q).re);
-        fourier_.forward(g);
-        q = Complex<T>{};
-        for (i64 i = 0; i < n_; ++i) {
-            const Complex<T> d = times_conj(get(g, i), pair(d2_, i));
-            theta_.add(n_ + i, times_conj(d, reflected(X_.at(2 * from_[i]), k1, v1_from_, i)).im);
+            const Complex<T> e = get(g, i), d = times_conj(e, pair(d2_, i));
+            theta_.add(n_ + i, times_conj(e, get(P_.at(0), i)).im);
             q = q + d * pair(v1_from_, i);
             store_complex(H_.at(2 * from_[i]), d);
         }
@@ -154,8 +167,9 @@ template <class T> class FourierMap {
     Fourier<T> fourier_;
     Array<i64> from_;  // the place that the permutation fetches a frequency from
     Array<T> d1_, d2_, d3_, v1_, v1_from_, v2_;
-    Lanes<T> X_, Y_, H_;
-    Complex<T> s1_, s2_;
+    Lanes<T> X_, P_, Y_, H_;
+    Complex<T> s1_, s2_, q_;  // X.v1, Y.v2, and the sum that enter and backward are making
+    bool gradients_ = false;
     LaneSums<T> theta_, dv_, turn_;
 };
 

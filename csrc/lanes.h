@@ -130,17 +130,17 @@ template <class T> void to_lanes(const T *const (&rows)[kWidth<T>], i64 stride, 
         for (int r = 0; r < kWidth<T>; ++r) to[i * kWidth<T> + r] = rows[r][i * stride];
 }
 
-// The reverse, into `alive` contiguous rows, n numbers apart.
-template <class T> void from_lanes(const T *from, i64 alive, i64 n, T *rows) {
+// The reverse, into `alive` rows that begin n numbers apart.
+template <class T> void from_lanes(const T *from, i64 alive, i64 count, T *rows, i64 n) {
     i64 i = 0;
-    for (; i + kWidth<T> <= n; i += kWidth<T>) {
+    for (; i + kWidth<T> <= count; i += kWidth<T>) {
         Vec<T> v[kWidth<T>];
         for (int k = 0; k < kWidth<T>; ++k) v[k] = load(from + (i + k) * kWidth<T>);
         transpose<T>(v);
         for (int r = 0; r < kWidth<T>; ++r)
             if (r < alive) store(rows + r * n + i, v[r]);
     }
-    for (; i < n; ++i)
+    for (; i < count; ++i)
         for (i64 r = 0; r < alive; ++r) rows[r * n + i] = from[i * kWidth<T> + r];
 }
 

@@ -29,8 +29,8 @@ template <class T, bool kComplex> class RotationMap {
                               omega_.allocate(kComplex ? n : 0));
     }
 
-    // z = W h. Keeps the state after each layer.
-    void forward(const T *h, T *z) {
+    // Makes W h, of which result() tells the units. Keeps the state after each layer.
+    void forward(const T *h) {
         i64 first = 0;  // pair of the layer
         for (i64 k = 0; k < layers_; ++k) {
             const T *from = before(h, k);
@@ -45,26 +45,33 @@ template <class T, bool kComplex> class RotationMap {
             });
             first += layer_[3 * k + 2];
         }
-        const T *from = before(h, layers_);
-        for (i64 i = 0; i < n_; ++i) {
+        turned_ = before(h, layers_);
+    }
+
+    // The units [i, end) of W h.
+    void result(i64 i, i64 end, T *z) const {
+        for (i64 k = 0; i < end; ++i, ++k) {
             if constexpr (kComplex) {
-                put(z, i, get(from, i) * broadcast_complex(last_ + 2 * i));
+                put(z, k, get(turned_, i) * broadcast_complex(last_ + 2 * i));
             } else {
-                put(z, i, get(from, i));
+                put(z, k, get(turned_, i));
             }
         }
     }
 
-    // g <- W* g for the h of the last call of forward, and the factors' gradients for g = dL/d(W h).
-    void backward(const T *h, T *g) {
-        if constexpr (kComplex) {
-            const T *state = before(h, layers_);
-            for (i64 i = 0; i < n_; ++i) {
-                const Unit d = times_conj(get(g, i), broadcast_complex(last_ + 2 * i));
-                omega_.add(i, times_conj(d, get(state, i)).im);
-                put(g, i, d);
+    // Before backward, for all units in turn: g = dL/dz of z = result(), with the gradient of omega, becomes what stands
+    // before w.
+    void enter([[maybe_unused]] i64 i, [[maybe_unused]] i64 end, [[maybe_unused]] const T *z, [[maybe_unused]] T *g) {
+        if constexpr (kComplex)
+            for (i64 k = 0; i < end; ++i, ++k) {
+                const Unit e = get(g, k);
+                omega_.add(i, times_conj(e, get(z, k)).im);
+                put(g, k, times_conj(e, broadcast_complex(last_ + 2 * i)));
             }
-        }
+    }
+
+    // From what enter() left in g to dL/dh there, for the h of the last call of forward, with the factors' gradients.
+    void backward(const T *h, T *g) {
         i64 first = pairs_;
         for (i64 k = layers_ - 1; k >= 0; --k) {
             first -= layer_[3 * k + 2];
@@ -154,6 +161,7 @@ template <class T, bool kComplex> class RotationMap {
     i64 n_ = 0, layers_ = 0, pairs_ = 0;
     const i64 *layer_ = nullptr;
     const T *turn_ = nullptr, *phase_ = nullptr, *last_ = nullptr;
+    const T *turned_ = nullptr;  // the state after the last layer
     Lanes<T> kept_;
     LaneSums<T> angles_, phases_, omega_;
 };

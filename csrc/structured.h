@@ -30,16 +30,17 @@ template <class T> struct ComplexUnit {
     static constexpr int kParts = 2;
     static constexpr T eps = ComplexModReLU<T>::eps;
 
-    // z = scale (near[0] + i near[1]) with a power of two, so that the squares neither overflow nor underflow.
-    static SCORNN_INLINE V split(const V (&z)[2], V (&near)[2]) {
+    // z = scale (near[0] + i near[1]) with a power of two, so that the squares neither overflow nor underflow. Numbers
+    // too small for an exponent of their own have scale 0: beside eps their length is nothing.
+    static SCORNN_INLINE V split(const V (&z)[2], V (&near)[2], V &inverse, V &largest) {
         using Word = typename Lane<T>::Bits;
         constexpr Word one = Word(1) << Exp<T>::mantissa, most = 2 * Exp<T>::bias;  // exponents go from 0 to most + 1
-        const Bits<T> low = one - Bits<T>{}, high = (most - 1) * one - Bits<T>{};
+        const Bits<T> high = (most - 1) * one - Bits<T>{};
         const V x = absolute<T>(z[0]), y = absolute<T>(z[1]);
-        Bits<T> exponent = bits<T>(x > y ? x : y) & ((most + 1) * one);
-        exponent = exponent < low ? low : exponent;
-        exponent = exponent > high ? high : exponent;
-        const V inverse = (V)(most * one - exponent);
+        largest = x > y ? x : y;
+        Bits<T> exponent = bits<T>(largest) & ((most + 1) * one);
+        exponent = exponent < high ? exponent : high;
+        inverse = (V)(most * one - exponent);
         near[0] = z[0] * inverse;
         near[1] = z[1] * inverse;
         return (V)exponent;
@@ -47,24 +48,27 @@ template <class T> struct ComplexUnit {
     static SCORNN_INLINE V length(const V (&near)[2]) { return square_root<T>(near[0] * near[0] + near[1] * near[1]); }
 
     static SCORNN_INLINE void forward(V (&z)[2], V b) {
-        V near[2];
-        const V scale = split(z, near), r = scale * length(near), a = r + b, gain = a / (r + eps);
+        V near[2], inverse, largest;
+        const V scale = split(z, near, inverse, largest), r = scale * length(near), a = r + b, gain = a / (r + eps);
         z[0] = a <= T(0) ? V{} : z[0] * gain;
         z[1] = a <= T(0) ? V{} : z[1] * gain;
     }
+    // With l = r / scale and t = (r + eps) / scale, one division gives 1 / t and 1 / (l t).
     static SCORNN_INLINE V backward(V (&dh)[2], V (&z)[2], V b) {
-        V u[2];
-        const V scale = split(z, u), l = length(u), r = scale * l, a = r + b;
-        const V by_l = T(1) / l, by_s = T(1) / (r + eps), zero{};
-        u[0] *= by_l;
-        u[1] *= by_l;
-        const V c = dh[0] * u[0] + dh[1] * u[1], db = c * (r * by_s), gain = a * by_s, bend = db * ((eps - b) * by_s);
-        const auto silent = (a <= T(0)) | ((z[0] * gain == T(0)) & (z[1] * gain == T(0)));
-        dh[0] = silent ? zero : gain * dh[0] + bend * u[0];
-        dh[1] = silent ? zero : gain * dh[1] + bend * u[1];
+        V near[2], inverse, largest;
+        const V scale = split(z, near, inverse, largest), l = length(near), t = l + eps * inverse, by_lt = T(1) / (l * t);
+        const V a = scale * l + b, by_t = l * by_lt, db = (dh[0] * near[0] + dh[1] * near[1]) * by_t, zero{};
+        const V gain = a * (by_t * inverse), bend = db * (eps - b) * (by_lt * inverse);
+        const auto silent = (a <= T(0)) | (l == T(0)) | (largest * gain == T(0));  // h is 0
+        dh[0] = silent ? zero : gain * dh[0] + bend * near[0];
+        dh[1] = silent ? zero : gain * dh[1] + bend * near[1];
         return silent ? zero : db;
     }
 };
+
+// Components that are taken through several short loops while they are in the first cache. Short loops, since a square
+// root and a division wait long, and the processor starts on the next units only if the loop is short.
+template <class T> constexpr i64 kPiece = larger(64, 2 * kWidth<T>);
 
 template <class T> using LaneRows = const T *[kWidth<T>];
 
@@ -79,7 +83,7 @@ template <class T, class Map, class Unit> class LaneForward {
     explicit LaneForward(const scornn_sequence &s) : s_(s), n_(s.hidden), m_(s.input) {}
 
     int run(i64 row_begin, i64 row_end) {
-        if (!map_.prepare(*s_.map, n_ / kParts, false) || !h_.allocate(n_) || !z_.allocate(n_) || !x_.allocate(m_))
+        if (!map_.prepare(*s_.map, n_ / kParts, false) || !h_.allocate(n_) || !x_.allocate(m_))
             return SCORNN_OUT_OF_MEMORY;
         for (i64 begin = row_begin; begin < row_end; begin += kWidth<T>)
             run_rows(begin, smaller<i64>(kWidth<T>, row_end - begin));
@@ -102,16 +106,20 @@ template <class T, class Map, class Unit> class LaneForward {
                 put_lane(h_.at(0), r, h0 + (begin + r) * n_, 1, n_);
             const T *x = block.find(s_.x, s_.x_stride);
             for (i64 r = 0; r < alive; ++r) put_lane(x_.at(0), r, x + r * s_.x_stride[1], s_.x_stride[2], m_);
-            map_.forward(h_.at(0), z_.at(0));
-            for (i64 i = 0; i < n_; i += kParts) {
-                Vec<T> z[kParts];
-                for (int part = 0; part < kParts; ++part) z[part] = load(z_.at(i + part));
-                add_input<T, kParts>(z, U + i * m_, x_.at(0), m_);
-                Unit::forward(z, b ? broadcast<T>(b[i / kParts]) : Vec<T>{});
-                for (int part = 0; part < kParts; ++part) store(h_.at(i + part), z[part]);
-            }
+            map_.forward(h_.at(0));
             T *out = output + block.row() * n_;
-            from_lanes(h_.at(0), alive, n_, out);
+            for (i64 first = 0; first < n_; first += kPiece<T>) {
+                const i64 end = smaller<i64>(n_, first + kPiece<T>);
+                map_.result(first / kParts, end / kParts, h_.at(first));
+                for (i64 i = first; i < end; i += kParts) {
+                    Vec<T> z[kParts];
+                    for (int part = 0; part < kParts; ++part) z[part] = load(h_.at(i + part));
+                    add_input<T, kParts>(z, U + i * m_, x_.at(0), m_);
+                    Unit::forward(z, b ? broadcast<T>(b[i / kParts]) : Vec<T>{});
+                    for (int part = 0; part < kParts; ++part) store(h_.at(i + part), z[part]);
+                }
+                from_lanes(h_.at(first), alive, end - first, out + first, n_);
+            }
             for (i64 r = block.alive(index + 1); r < alive; ++r)  // sequences that end here
                 std::memcpy(h_n + (begin + r) * n_, out + r * n_, n_ * sizeof(T));
         }
@@ -120,17 +128,18 @@ template <class T, class Map, class Unit> class LaneForward {
     const scornn_sequence &s_;
     const i64 n_, m_;
     Map map_;
-    Lanes<T> h_, z_, x_;
+    Lanes<T> h_, x_;
 };
 
 // From h_{t-1} alone: W h_{t-1} is made anew, with what the gradients of its factors need on the way.
 template <class T, class Map, class Unit> class LaneBackward {
   public:
-    LaneBackward(const scornn_sequence &s, const scornn_gradients &g) : s_(s), g_(g), n_(s.hidden), m_(s.input) {}
+    LaneBackward(const scornn_sequence &s, const scornn_gradients &g)
+        : s_(s), g_(g), n_(s.hidden), m_(s.input), U_(static_cast<const T *>(s.U)) {}
 
     int run(i64 row_begin, i64 row_end) {
         if (!map_.prepare(*s_.map, n_ / kParts, true) || !zero_.allocate(larger<i64>(n_, m_)) || !h_.allocate(n_) ||
-            !z_.allocate(n_) || !carry_.allocate(n_) || !g_lanes_.allocate(n_) || !x_.allocate(m_) || !dx_.allocate(m_) ||
+            !z_.allocate(kPiece<T>) || !carry_.allocate(n_) || !g_lanes_.allocate(n_) || !x_.allocate(m_) || !dx_.allocate(m_) ||
             !db_.allocate(n_ / kParts) || !dU_.allocate(g_.U ? n_ * m_ : 0))
             return SCORNN_OUT_OF_MEMORY;
         for (i64 begin = row_begin; begin < row_end; begin += kWidth<T>)
@@ -162,7 +171,7 @@ template <class T, class Map, class Unit> class LaneBackward {
             to_lanes<T>(from, 1, n_, h_.at(0));
             gather(block, s_.x, s_.x_stride, alive, m_, x_);
             if (g_.output) gather(block, g_.output, g_.output_stride, alive, n_, g_lanes_);
-            map_.forward(h_.at(0), z_.at(0));
+            map_.forward(h_.at(0));
             differentiate();
             for (i64 r = 0; dx && r < alive; ++r) get_lane(dx_.at(0), r, dx + (block.row() + r) * m_, m_);
             map_.backward(h_.at(0), carry_.at(0));
@@ -190,31 +199,46 @@ template <class T, class Map, class Unit> class LaneBackward {
             put_lane(to.at(0), r, r < alive ? row + r * stride[1] : zero_.data(), r < alive ? stride[2] : 0, count);
     }
 
-    // From z without U x, and dh in carry_, to dz there; with the gradients of x, U and b.
+    // From dh in carry_ to what the map takes there; with the gradients of x, U and b.
     void differentiate() {
-        const T *U = static_cast<const T *>(s_.U), *b = static_cast<const T *>(s_.b);
         if (g_.x) std::memset(dx_.at(0), 0, m_ * kWidth<T> * sizeof(T));
-        for (i64 i = 0; i < n_; i += kParts) {
+        for (i64 first = 0; first < n_; first += kPiece<T>) {
+            const i64 end = smaller<i64>(n_, first + kPiece<T>);
+            map_.result(first / kParts, end / kParts, z_.at(0));
+            activate(first, end);
+            for (i64 j = 0; g_.U && j < m_; ++j) {
+                const Vec<T> x = load(x_.at(j));
+                for (i64 i = first; i < end; ++i) dU_.add(i * m_ + j, load(carry_.at(i)) * x);
+            }
+            for (i64 j = 0; g_.x && j < m_; ++j) {
+                Vec<T> sum = load(dx_.at(j));
+                for (i64 i = first; i < end; ++i) sum += broadcast<T>(U_[i * m_ + j]) * load(carry_.at(i));
+                store(dx_.at(j), sum);
+            }
+            map_.enter(first / kParts, end / kParts, z_.at(0), carry_.at(first));
+        }
+    }
+
+    // From dh to dz, for z without U x in z_.
+    void activate(i64 first, i64 end) {
+        const T *b = static_cast<const T *>(s_.b);
+        for (i64 i = first; i < end; i += kParts) {
             Vec<T> z[kParts], d[kParts];
             for (int part = 0; part < kParts; ++part) {
-                z[part] = load(z_.at(i + part));
+                z[part] = load(z_.at(i - first + part));
                 d[part] = load(carry_.at(i + part));
                 if (g_.output) d[part] += load(g_lanes_.at(i + part));
             }
-            add_input<T, kParts>(z, U + i * m_, x_.at(0), m_);
+            add_input<T, kParts>(z, U_ + i * m_, x_.at(0), m_);
             db_.add(i / kParts, Unit::backward(d, z, b ? broadcast<T>(b[i / kParts]) : Vec<T>{}));
-            for (int part = 0; part < kParts; ++part) {
-                const T *row = U + (i + part) * m_;
-                store(carry_.at(i + part), d[part]);
-                for (i64 j = 0; g_.U && j < m_; ++j) dU_.add((i + part) * m_ + j, d[part] * load(x_.at(j)));
-                for (i64 j = 0; g_.x && j < m_; ++j) store(dx_.at(j), load(dx_.at(j)) + broadcast<T>(row[j]) * d[part]);
-            }
+            for (int part = 0; part < kParts; ++part) store(carry_.at(i + part), d[part]);
         }
     }
 
     const scornn_sequence &s_;
     const scornn_gradients &g_;
     const i64 n_, m_;
+    const T *const U_;
     Map map_;
     Array<T> zero_;
     Lanes<T> h_, z_, carry_, g_lanes_, x_, dx_;

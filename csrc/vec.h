@@ -38,6 +38,7 @@ template <> struct Lane<double> { using Bits = std::uint64_t; };
 
 template <class T> struct Simd {
     typedef T Vec __attribute__((vector_size(SCORNN_VECTOR_BYTES)));
+    typedef T Loose __attribute__((vector_size(SCORNN_VECTOR_BYTES), aligned(sizeof(T))));  // anywhere in an array of T
     typedef typename Lane<T>::Bits Bits __attribute__((vector_size(SCORNN_VECTOR_BYTES)));
     static constexpr int width = SCORNN_VECTOR_BYTES / sizeof(T);
 };
@@ -50,13 +51,10 @@ constexpr int kRows = SCORNN_ROWS;
 
 template <class T> SCORNN_INLINE Vec<T> broadcast(T value) { return value - Vec<T>{}; }  // exact, -0 and NaN included
 
-template <class T> SCORNN_INLINE Vec<T> load(const T *p) {
-    Vec<T> v;
-    std::memcpy(&v, p, sizeof v);
-    return v;
-}
+// Not by memcpy, which may write to anything: the compiler would read every pointer and size again after each store.
+template <class T> SCORNN_INLINE Vec<T> load(const T *p) { return *reinterpret_cast<const typename Simd<T>::Loose *>(p); }
 
-template <class T> SCORNN_INLINE void store(T *p, Vec<T> v) { std::memcpy(p, &v, sizeof v); }
+template <class T> SCORNN_INLINE void store(T *p, Vec<T> v) { *reinterpret_cast<typename Simd<T>::Loose *>(p) = v; }
 
 // The first `count` lanes; the others are zero. Nothing beyond them is touched.
 template <class T> SCORNN_INLINE Vec<T> load_first(const T *p, i64 count) {
@@ -92,8 +90,8 @@ template <class T> SCORNN_INLINE Vec<T> swap_pairs(Vec<T> v) {
     return w;
 }
 
-template <class T> SCORNN_INLINE T smaller(T a, T b) { return a < b ? a : b; }
-template <class T> SCORNN_INLINE T larger(T a, T b) { return a > b ? a : b; }
+template <class T> SCORNN_INLINE constexpr T smaller(T a, T b) { return a < b ? a : b; }
+template <class T> SCORNN_INLINE constexpr T larger(T a, T b) { return a > b ? a : b; }
 
 }  // namespace SCORNN_ISA
 }  // namespace scornn
