@@ -43,6 +43,6 @@ def main(argv: list[str]) -> int:
     network = load(flags.run, best=flags.best, weights="average" if flags.average else "raw", plugins=flags.plugin)
     with waiting(f"writing {flags.out}, and loading it again in a fresh process"):
         done = export(network, flags.out, flags.to, plain=flags.plain)
-    print(f"wrote {done.path} ({done.size / 1e6:.2f} MB, needs {done.needs}) and its model card {done.card}")
+    print(f"wrote {done.path} ({done.size / 1000:,.0f} kB, needs {done.needs}) and its model card {done.card}")
     print(f"it was loaded again in a fresh process and run at other T and B: largest difference {done.error:.2g}")
     return 0
