@@ -122,8 +122,8 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
 
     A is skew-symmetric and trained, D is a fixed diagonal with ``rho`` entries −1 (the last ones), and σ is modReLU,
     :math:`\mathrm{sign}(z)\,\mathrm{relu}(|z| + b)`. W is orthogonal to rounding whatever the optimizer does to the
-    free numbers of A, so gradients neither vanish nor explode through it. W is made from them in every forward,
-    or once inside :func:`scornn.cached`.
+    free numbers of A: it neither shrinks nor stretches what passes through it, states and gradients; σ may. W is made
+    from A and D in every forward, or once inside :func:`scornn.cached`.
 
     A plain equivalent of one layer::
 
