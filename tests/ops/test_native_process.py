@@ -340,7 +340,7 @@ for kind in {KINDS}:
         except Stop:
             stopped += 1  # the frames that it came through hold their tensors up to here
         fresh = [torch.full((n,), 7.0) for n in (400 * 2 * 64, x.numel(), 128) for _ in range(3)]
-        for _ in native._workers._pool._threads:
+        for _ in list(native._workers._pool._threads):  # submit may start another
             native._workers._pool.submit(int).result()
         assert all((t == 7).all() for t in fresh), kind
 native._workers._pool.shutdown(wait=True)
