@@ -85,10 +85,15 @@ class _Workers:
             with self._lock:
                 if self._pool is None:
                     self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="scornn")
-            others = [self._pool.submit(_work, kernel.work, address, (shared, array, tasks, keep)) for _ in tasks[1:]]
-            kernel.work(address)
-            for other in others:
-                other.result()
+                pool = self._pool
+            try:
+                others = [pool.submit(_work, kernel.work, address, (shared, array, tasks, keep)) for _ in tasks[1:]]
+                kernel.work(address)
+                for other in others:
+                    other.result()
+            except BaseException:
+                self._pool = None  # a signal that raises inside submit can leave a lock of the pool taken for ever
+                raise
         for task in array:
             if task.status:
                 error = MemoryError if task.status == 1 else RuntimeError
