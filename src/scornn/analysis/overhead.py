@@ -19,6 +19,7 @@ from scornn.nn import DenseRecurrentLayer
 from scornn.ops import recurrence
 from scornn.train.config import Config
 from scornn.train.distributed import World
+from scornn.train.engine import make_task
 from scornn.train.loop import Trainer
 from scornn.train.run import Run
 
@@ -45,7 +46,7 @@ def measure(config: Config, steps: int = 50, warmup: int = 5) -> dict[str, Any]:
         config, steps=made + 1, epochs=None, eval_every=made + 2, checkpoint_every=made + 2, stop_when={}
     )
     torch.set_num_threads(config.threads)
-    task = tasks.make(config.task, config.seed, Path(config.data) if config.data else None)
+    task = make_task(config)
     rows: list[dict[str, float]] = []
     alone: list[float] = []
     row: dict[str, float] = {}

@@ -214,11 +214,8 @@ def settings(flags: Flags) -> dict[str, Any]:
 
 
 def _once(table: dict[str, Any], key: str, value: Any, flag: str) -> None:
-    from scornn.train.tables import assign
+    from scornn.train.tables import assign, lookup
 
-    inner: Any = table
-    for part in key.split("."):
-        inner = inner.get(part) if isinstance(inner, dict) else None
-    if inner is not None:
+    if lookup(table, key) is not None:
         raise UsageError(f"{flag} gives {key} twice; expected once")
     assign(table, key, value)

@@ -225,7 +225,7 @@ def _check_same(config: Config, there: Config, path: Path) -> None:
 def limited(name: str, config: Config, seconds: float, plan: dict[str, Any], request: Request) -> Config:
     """The config cut to its time. What steps cost is measured once and kept, so the same command has one meaning."""
     task = tasks.make(config.task, config.seed, request.data)
-    planned = config.steps or (config.epochs or 0) * task.num_batches("train")
+    planned = config.length(task.num_batches("train"))
     if name not in plan["costs"]:
         plan["costs"][name] = msgspec.to_builtins(_cost(config, task))
         durable.write_json(request.out / "plan.json", plan)

@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from scornn import durable, tasks
+from scornn import durable
 from scornn.errors import ScornnError, UsageError
 from scornn.paper.presets import resolve
 from scornn.sweep import rho
 from scornn.sweep.space import Axis, Value, grid, parse
 from scornn.train.config import Config, to_table
 from scornn.train.distributed import World, default_threads
-from scornn.train.engine import Engine, Weights, build_model
-from scornn.train.tables import Table, assign, merge, read
+from scornn.train.engine import Engine, Weights, build_model, make_task
+from scornn.train.tables import Table, assign, flat, merge, read
 from scornn.train.validate import convert
 
 FILE = "sweep.json"
@@ -74,7 +74,9 @@ def make(settings: Table, over: Sequence[str], **given: Any) -> Plan:
     varied = parse(over, to_table(base))
     sampler = given.get("sampler") or ("grid" if all(axis.choices for axis in varied) else "tpe")
     trials = given.get("trials") or (len(grid(varied)) if sampler == "grid" else SAMPLED_TRIALS)
-    own = {"settings": settings, "over": over, "seed": base.seed, "objective": objective(settings)}
+    task = make_task(base)
+    objective = Objective(task.headline, task.goal, "valid" if "valid" in task.splits else "test")
+    own = {"settings": settings, "over": over, "seed": base.seed, "objective": objective}
     return convert({**given, **own, "sampler": sampler, "trials": trials}, Plan)
 
 
@@ -98,37 +100,27 @@ def axes(plan: Plan) -> tuple[Axis, ...]:
     return parse(plan.over, to_table(resolve(plan.settings)[0]))
 
 
-def config(plan: Plan, values: Mapping[str, Value], jobs: int | None = None) -> Config:
+def config(plan: Plan, values: Mapping[str, Value]) -> Config:
     """The config of a trial: what `scornn train` would make of the settings with these values on top."""
     changed: Table = {}
     for key, value in values.items():
         assign(changed, key, value)
-    threads = plan.threads or max(1, default_threads() // (jobs or plan.jobs))
+    threads = plan.threads or max(1, default_threads() // plan.jobs)
     return resolve(merge(plan.settings, {"threads": threads}, changed))[0]
 
 
 def identity(plan: Plan) -> dict[str, Any]:
     """What makes two plans one study: flat, so that a difference has a name."""
     base = to_table(resolve(plan.settings)[0])
-    flat = _flatten({key: value for key, value in base.items() if key not in _OF_THE_MACHINE})
+    settings = flat({key: value for key, value in base.items() if key not in _OF_THE_MACHINE})
     own = {"--over": sorted(plan.over), "--sampler": plan.sampler, "--prune": plan.prune, "--weights": plan.weights}
-    return {**flat, **own}
-
-
-def _objective_of(task: tasks.Task) -> Objective:
-    """The task's headline metric, on its validation split where it has one."""
-    return Objective(task.headline, task.goal, "valid" if "valid" in task.splits else "test")
-
-
-def objective(settings: Table) -> Objective:
-    """The headline metric of the task of these settings."""
-    return _objective_of(_task(resolve(settings)[0]))
+    return {**settings, **own}
 
 
 def check(plan: Plan) -> Plan:
     """Refuse what no trial could run, before anything is made; the plan comes back with its evaluations set."""
     base = resolve(plan.settings)[0]
-    task = _task(base)
+    task = make_task(base)
     if plan.weights == "average" and Engine(base, task, World()).average is None:
         raise UsageError(
             f"--weights average: {base.model.name} with these settings averages nothing; "
@@ -139,7 +131,7 @@ def check(plan: Plan) -> Plan:
             auto = (axis.key, value) == (rho.KEY, rho.AUTO)
             try:
                 changed = config(plan, {axis.key: "n/2" if auto else value})
-                own = task if changed.task == base.task else _task(changed)
+                own = task if changed.task == base.task else make_task(changed)
                 if auto:
                     rho.lengths(changed, own)
                 if axis.key.startswith("model."):
@@ -147,20 +139,9 @@ def check(plan: Plan) -> Plan:
             except ScornnError as error:
                 raise type(error)(f"--over {axis.text}: {error}") from None
     per_epoch = task.num_batches("train")
-    total = base.steps or (base.epochs or 0) * per_epoch
+    total = base.length(per_epoch)
     few = total // (base.eval_every or per_epoch) < _EVALUATIONS // 2
     if plan.prune != "none" and plan.objective.split == "valid" and few and "eval_every" not in plan.settings:
         settings = merge(plan.settings, {"eval_every": max(1, -(-total // _EVALUATIONS))})
         plan = msgspec.structs.replace(plan, settings=settings)
     return plan
-
-
-def _task(config: Config) -> tasks.Task:
-    return tasks.make(config.task, config.seed, Path(config.data) if config.data else None)
-
-
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return flat

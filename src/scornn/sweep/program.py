@@ -130,7 +130,7 @@ def _run(trials: Trials, quiet: bool, tensorboard: bool | None) -> Result:
             for line in describe(trials.plan):
                 overview.say(line)
         if trials.plan.jobs == 1:
-            number, code = Worker(trials, overview, tensorboard=tensorboard).run(), 0
+            number, code = Worker(trials, overview, tensorboard).run(), 0
         else:
             number, code = _Jobs(trials, overview, tensorboard).run()
     return Result(trials.directory, number, write_best(trials), 128 + number if number else code)

@@ -8,7 +8,6 @@ the run, and nothing of them is kept but the number.
 import math
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from scornn.errors import DivergedError, UsageError
 from scornn.paper.presets import resolve
 from scornn.train.config import Config, build, to_table
 from scornn.train.distributed import World
-from scornn.train.engine import Engine
+from scornn.train.engine import Engine, make_task
 from scornn.train.tables import Table, merge
 
 KEY = "model.options.rho"
@@ -45,7 +44,7 @@ def settle(settings: Table) -> tuple[Table, str]:
 
 def choose(config: Config) -> tuple[int, str]:
     """The rho of the candidate that is left, and a line on how it went."""
-    task = tasks.make(config.task, config.seed, Path(config.data) if config.data else None)
+    task = make_task(config)
     torch.set_num_threads(config.threads)
     n = config.model.hidden
     rounds = lengths(config, task)
@@ -66,7 +65,7 @@ def choose(config: Config) -> tuple[int, str]:
 
 def lengths(config: Config, task: tasks.Task) -> list[int]:
     """The steps that each candidate makes in each round; a run that is too short for one is refused."""
-    total = config.steps or (config.epochs or 0) * task.num_batches("train")
+    total = config.length(task.num_batches("train"))
     count = len(_numbers(config.model.hidden))
     rounds = max(1, math.ceil(math.log2(count)))
     each = [int(SHARE * total / rounds / math.ceil(count / 2**k)) for k in range(rounds)]

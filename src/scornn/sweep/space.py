@@ -8,13 +8,13 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from scornn.errors import UsageError
-from scornn.train.tables import parse_setting, parse_value
+from scornn.train.config import fraction
+from scornn.train.tables import lookup, parse_setting, parse_value
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
 Value = bool | int | float | str
-_FRACTION = re.compile(r"(\d*)\s*n(?:\s*/\s*([1-9]\d*))?")
 _EXAMPLE = "model.options.rho=0,n/4,n/2 or optimizer.recurrent.lr=1e-5..1e-3:log"
 
 
@@ -67,7 +67,7 @@ def parse(texts: Sequence[str], settings: Mapping[str, Any]) -> tuple[Axis, ...]
     hidden = [axis for axis in axes if axis.key == "model.hidden"]
     for axis in axes:
         ends = axis.text.partition("=")[2]
-        if hidden and not axis.choices and any(_FRACTION.fullmatch(e) for e in re.split(r"\.\.|:", ends)):
+        if hidden and not axis.choices and any(fraction(e, 1) is not None for e in re.split(r"\.\.|:", ends)):
             raise UsageError(f"--over {axis.text}: n is not one number here, for model.hidden varies too; give a list")
     return tuple(axes)
 
@@ -97,7 +97,7 @@ def _range(key: str, text: str, values: str, settings: Mapping[str, Any]) -> Axi
         raise UsageError(f"--over {text}: {scale!r} after the colon; expected log, or no colon")
     first, _, last = ends.partition("..")
     low, high = (_end(end.strip(), text, settings) for end in (first, last))
-    if isinstance(_present(settings, key), float):
+    if isinstance(lookup(settings, key), float):
         low, high = float(low), float(high)
     if low == high:
         raise UsageError(f"--over {text}: the range from {low:g} to {high:g} is empty; expected lo < hi")
@@ -109,24 +109,14 @@ def _range(key: str, text: str, values: str, settings: Mapping[str, Any]) -> Axi
 
 
 def _end(end: str, text: str, settings: Mapping[str, Any]) -> float:
-    fraction = _FRACTION.fullmatch(end)
-    if fraction:
-        n = _present(settings, "model.hidden")
-        if not isinstance(n, int):
-            raise UsageError(f"--over {text}: {end} needs model.hidden, which is not known")
-        return int(fraction[1] or 1) * n // int(fraction[2] or 1)
+    share = fraction(end, lookup(settings, "model.hidden"))
+    if share is not None:
+        return share
     number = parse_value(end) if end else None
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
         found = repr(end) if end else "nothing"
         raise UsageError(f"--over {text}: found {found} at an end of the range; expected lo..hi, such as 1e-5..1e-3")
     return number
-
-
-def _present(settings: Mapping[str, Any], key: str) -> Any:
-    value: Any = settings
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
 
 
 def grid(axes: Sequence[Axis]) -> list[dict[str, Value]]:

@@ -36,8 +36,8 @@ _POLL_SECONDS = 0.5
 class Worker:
     """Works off a study's trials, alone or beside other processes."""
 
-    def __init__(self, trials: Trials, overview: Overview, *, jobs: int = 1, tensorboard: bool | None = False) -> None:
-        self.trials, self.overview, self.jobs, self.tensorboard = trials, overview, jobs, tensorboard
+    def __init__(self, trials: Trials, overview: Overview, tensorboard: bool | None) -> None:
+        self.trials, self.overview, self.tensorboard = trials, overview, tensorboard
 
     def run(self) -> int:
         """Until every trial is closed, here or elsewhere. Returns the signal that came before, or 0."""
@@ -66,7 +66,7 @@ class Worker:
             chosen = self._choose_rho(trial, drawn)
             with trials.errors():
                 frozen = trials.storage.get_trial(trial_id)
-            config = plans.config(trials.plan, trials.values(frozen), self.jobs)
+            config = plans.config(trials.plan, trials.values(frozen))
             same = _sameness(config)
             path = trials.run_path(frozen)
             _check_same(path, same)
@@ -99,7 +99,7 @@ class Worker:
             return ""
         if known is None:
             with self._heartbeat(trial):
-                known = rho.choose(plans.config(trials.plan, {**drawn, rho.KEY: "n/2"}, self.jobs))
+                known = rho.choose(plans.config(trials.plan, {**drawn, rho.KEY: "n/2"}))
             with trials.errors():
                 trial.set_user_attr("rho", known)
         return f"{known[1]}; "

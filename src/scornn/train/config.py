@@ -20,11 +20,11 @@ from scornn.errors import UsageError
 from scornn.roles import Role, role_of, roles
 from scornn.tasks import TASKS, TaskConfig
 from scornn.train.schedule import Schedule
-from scornn.train.tables import Table, flat, merge
+from scornn.train.tables import Table, flat, lookup, merge
 from scornn.train.validate import convert
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_FRACTION = re.compile(r"(?P<times>\d*)\s*n(?:\s*/\s*(?P<by>[1-9]\d*))?")
+_FRACTION = re.compile(r"(\d*)\s*n(?:\s*/\s*([1-9]\d*))?")
 
 
 class ReadoutConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -124,6 +124,10 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data: Annotated[str | None, Role.FREE] = None
     plugins: Annotated[tuple[str, ...], Role.FREE] = ()
 
+    def length(self, steps_per_epoch: int) -> int:
+        """The steps of the whole run."""
+        return self.steps or (self.epochs or 0) * steps_per_epoch
+
 
 def config_type() -> type[Config]:
     """:class:`Config` as it is written in a file: its task is any that is in the catalogue now."""
@@ -198,17 +202,17 @@ def _of_today(table: Table) -> Table:
     return {**table, "optimizer": rest}
 
 
+def fraction(text: Any, n: int) -> int | None:
+    """The number that a fraction of n, such as ``7n/10``, stands for; None for all else."""
+    match = _FRACTION.fullmatch(text) if isinstance(text, str) else None
+    return int(match[1] or 1) * n // int(match[2] or 1) if match else None
+
+
 def _replace_fractions(table: Table) -> Table:
-    model = table.get("model")
-    options = model.get("options") if isinstance(model, Mapping) else None
-    n = model.get("hidden") if isinstance(model, Mapping) else None
+    options, n = lookup(table, "model.options"), lookup(table, "model.hidden")
     if not isinstance(options, Mapping) or not isinstance(n, int):
         return table
-    numbers = {}
-    for key, value in options.items():
-        match = _FRACTION.fullmatch(value) if isinstance(value, str) else None
-        if match:
-            numbers[key] = int(match["times"] or 1) * n // int(match["by"] or 1)
+    numbers = {key: number for key, value in options.items() if (number := fraction(value, n)) is not None}
     return merge(table, {"model": {"options": numbers}})
 
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -16,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
-from scornn import ops
+from scornn import ops, tasks
 from scornn.errors import DivergedError, UsageError
 from scornn.nn import SequenceModel
 from scornn.nn.caching import cached
@@ -40,6 +41,11 @@ class Outcome(NamedTuple):
     loss: float
     gradient_norm: float
     stop: bool
+
+
+def make_task(config: Config) -> Task:
+    """The task of a config, with its data."""
+    return tasks.make(config.task, config.seed, Path(config.data) if config.data else None)
 
 
 def build_model(config: Config, task: Task, network: type[SequenceModel] = SequenceModel) -> SequenceModel:
@@ -122,7 +128,7 @@ class Engine:
         self._groups = parameter_groups(self.model, lr=rest.lr, recurrent_lr=recurrent.lr, bias=bias)
         self.parameters = [p for group in self._groups for p in group["params"]]
         self._steps_per_epoch = task.num_batches("train")
-        self._total = config.steps or (config.epochs or 0) * self._steps_per_epoch
+        self._total = config.length(self._steps_per_epoch)
         rule = config.optimizer.average
         self.average = averaged(self.model, rule) if rule and self.model.layer.averages else None
         if world.rank:  # weights are drawn alike, dropout is not

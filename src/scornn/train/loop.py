@@ -101,7 +101,7 @@ class Trainer:
         _ = self.engine.optimizers  # a rule that does not fit is refused before anything is written
         self.ledger = Ledger()
         self.steps_per_epoch = task.num_batches("train")
-        self.total = config.steps or (config.epochs or 0) * self.steps_per_epoch
+        self.total = config.length(self.steps_per_epoch)
         self.splits = [split for split in task.splits if split != "train"]
         self.run_directory: Run | None = None
         self.display = Silent(Figures(self.total, task.baseline, task.headline))
@@ -139,7 +139,7 @@ class Trainer:
 
     def _warn_of_a_new_end(self, before: Config) -> None:
         schedule = self.config.optimizer.schedule
-        ends = [c.steps or (c.epochs or 0) * self.steps_per_epoch for c in (before, self.config)]
+        ends = [config.length(self.steps_per_epoch) for config in (before, self.config)]
         if schedule is not None and schedule.looks_at_the_end and ends[0] != ends[1]:
             self.warn(
                 f"the rates fall to zero at the end of the run ({schedule.kind}), which moves from step {ends[0]:,} "

@@ -19,7 +19,7 @@ from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageEr
 from scornn.train import board, checkpoint, distributed, provenance, state, watch
 from scornn.train.config import Config, to_table
 from scornn.train.distributed import World
-from scornn.train.engine import Engine, Weights
+from scornn.train.engine import Engine, Weights, make_task
 from scornn.train.loop import Trainer
 from scornn.train.progress import Figures, Silent, show
 from scornn.train.run import Run, place, read_config
@@ -187,7 +187,7 @@ def _task(config: Config) -> tasks.Task:
     if config.device == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
-    return tasks.make(config.task, config.seed, Path(config.data) if config.data else None)
+    return make_task(config)
 
 
 def _check_device(config: Config) -> None:

@@ -62,6 +62,14 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> Table:
     return found
 
 
+def lookup(table: Mapping[str, Any], key: str) -> Any:
+    """The value at a dotted key; None where there is none."""
+    value: Any = table
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
 def assign(table: Table, key: str, value: Any) -> None:
     """Set ``a.b.c`` in nested tables, making the tables on the way."""
     *parents, last = key.split(".")

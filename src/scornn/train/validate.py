@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect
 
 from scornn.errors import UsageError
-from scornn.train.tables import Table
+from scornn.train.tables import Table, lookup
 
 T = TypeVar("T")
 
@@ -88,9 +88,7 @@ def _explain(error: msgspec.ValidationError, table: Table, root: inspect.Type) -
     if missing:
         path = (*path, missing[1])
         return f"{'.'.join(path)} is missing: expected {_allowed(path, root, table)}"
-    value: Any = table
-    for part in path:
-        value = value.get(part) if isinstance(value, Mapping) else None
+    value = lookup(table, ".".join(path)) if path else table
     if isinstance(value, Mapping) and match and "[...]" in match["path"]:
         allowed = _allowed((*path, "*"), root, table)
         return f"{'.'.join(path)} = {json.dumps(value, default=str)}: expected each value to be {allowed}"
