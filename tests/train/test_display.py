@@ -82,6 +82,6 @@ def test_tensorboard_where_it_is_wanted(small: Small, tmp_path: Path, monkeypatc
     monkeypatch.setattr(
         board, "find_spec", lambda name: None if name == "tensorboard" else importlib.util.find_spec(name)
     )
-    assert board.open_board(None, tmp_path, 0) is None
+    assert board.wanted(None) is False
     with pytest.raises(UsageError, match="--tensorboard on needs tensorboard: pip install tensorboard"):
-        board.open_board(True, tmp_path, 0)
+        board.wanted(True)

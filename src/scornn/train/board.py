@@ -1,40 +1,33 @@
 """TensorBoard, where it is installed: the same records as ``metrics.jsonl``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from scornn.errors import UsageError, not_installed
+from scornn.train.watch import Write
 
 
-class Board:
+def wanted(asked: bool | None) -> bool:
+    """Whether to write: where it is asked for, or where nothing is said and tensorboard is installed."""
+    installed = find_spec("tensorboard") is not None
+    if asked and not installed:
+        raise UsageError(not_installed("--tensorboard on", "tensorboard"))
+    return installed if asked is None else asked
+
+
+@contextmanager
+def opened(directory: Path, step: int) -> Iterator[Write]:
     """Writes each record's numbers under ``tensorboard/``, as ``metric/split``."""
+    from torch.utils.tensorboard.writer import SummaryWriter
 
-    def __init__(self, directory: Path, step: int) -> None:
-        from torch.utils.tensorboard.writer import SummaryWriter
-
-        self._writer: Any = SummaryWriter(str(directory), purge_step=step + 1)
-
-    def write(self, record: Mapping[str, Any]) -> None:
-        """One line of the metrics."""
+    def write(record: Mapping[str, Any]) -> None:
         curve = "-".join(str(record[key]) for key in ("split", "weights") if key in record)
         for name, value in record.items():
             if isinstance(value, float):
-                self._writer.add_scalar(f"{name}/{curve}", value, record["step"])
+                writer.add_scalar(f"{name}/{curve}", value, record["step"])
 
-    def close(self) -> None:
-        """Flush and close."""
-        self._writer.close()
-
-
-def check(wanted: bool | None) -> None:
-    """Refuse a board that is asked for where tensorboard is not installed."""
-    if wanted and find_spec("tensorboard") is None:
-        raise UsageError(not_installed("--tensorboard on", "tensorboard"))
-
-
-def open_board(wanted: bool | None, directory: Path, step: int) -> Board | None:
-    """A board where wanted, or where not said and installed."""
-    check(wanted)
-    return None if wanted is False or find_spec("tensorboard") is None else Board(directory, step)
+    with closing(SummaryWriter(str(directory), purge_step=step + 1)) as writer:  # type: ignore[no-untyped-call]
+        yield write

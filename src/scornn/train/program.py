@@ -59,7 +59,7 @@ def start(
     Under torchrun a run of the same config is taken up where it stands, so that a restarted job goes on by
     itself.
     """
-    board.check(tensorboard)
+    write_board = board.wanted(tensorboard)
     config, weights = _weights_of(start_from, config, start_weights)
     _check_device(config)
     world = distributed.start(config.device)
@@ -68,7 +68,7 @@ def start(
         if weights is not None:
             state.restore_model(trainer.engine.model, weights)
         path, there = world.from_first(lambda: _as_json(place(config, out, join=world.launched)))
-        return _train(trainer, Path(path), there, display or (Silent if quiet else show), tensorboard)
+        return _train(trainer, Path(path), there, display or (Silent if quiet else show), write_board)
     finally:
         world.close()
 
@@ -88,7 +88,7 @@ def resume(
 
     ``steps`` or ``epochs`` give the run a new end, ``data`` and ``plugins`` other places of its files.
     """
-    board.check(tensorboard)
+    write_board = board.wanted(tensorboard)
     config = read_config(path, plugins)
     if config.start is not None and not checkpoint.steps(path / "checkpoints"):
         raise CheckpointError(
@@ -102,7 +102,7 @@ def resume(
     _check_device(config)
     world = distributed.start(config.device)
     try:
-        return _train(_prepare(config, world), path, True, display or (Silent if quiet else show), tensorboard)
+        return _train(_prepare(config, world), path, True, display or (Silent if quiet else show), write_board)
     finally:
         world.close()
 
@@ -204,7 +204,7 @@ def _as_json(placed: tuple[Path, bool]) -> tuple[str, bool]:
     return str(placed[0]), placed[1]
 
 
-def _train(trainer: Trainer, path: Path, there: bool, display: Display, tensorboard: bool | None) -> Result:
+def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_board: bool) -> Result:
     """First all that may be refused, then all that writes: a refusal leaves the directory as it was."""
     run: Run | None = None
 
@@ -226,10 +226,8 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, tensorbo
         if saved is None and trainer.config.start is not None:
             trainer.save()  # the run no longer needs the other one
         if run is not None:
-            viewer = board.open_board(tensorboard, path / "tensorboard", trainer.ledger.step)
-            if viewer is not None:
-                stack.callback(viewer.close)
-                trainer.send_records_to(viewer.write)
+            if write_board:
+                trainer.send_records_to(stack.enter_context(board.opened(path / "tensorboard", trainer.ledger.step)))
             for write in watch.opened(path, to_table(trainer.config), stack, trainer.warn):
                 trainer.send_records_to(write)
             run.log(f"training from step {trainer.ledger.step}, code {provenance.code_version()}")
