@@ -1,57 +1,50 @@
 """How a reproduction goes: one bar for all runs and one for the present, or plain lines where there is no terminal."""
 
-import sys
 import time
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-from scornn.train.progress import Figures, Silent
+from scornn.train.progress import Figures, Screen, Silent
 
 _PLAIN_SECONDS = 30.0
 
 
-class Overview:
+class Overview(Screen):
     """Counts runs. :meth:`begin` opens one, :meth:`display` shows its steps, :meth:`end` closes it with a word."""
 
     def __init__(self, title: str, total: int, quiet: bool = False) -> None:
-        self.total, self.done, self.quiet = total, 0, quiet
+        super().__init__(quiet)
+        self.total, self.done = total, 0
         self.name, self.steps, self._shown = "", 1, 0.0
-        self._bars: Progress | None = None
-        self._all: Any = None
-        self._one: Any = None
-        if not quiet and sys.stdout.isatty():
-            columns = (TextColumn("{task.description}"), BarColumn(None), MofNCompleteColumn(), TimeElapsedColumn())
-            self._bars = Progress(*columns, TimeRemainingColumn(), expand=True, refresh_per_second=4)
-            self._all = self._bars.add_task(title, total=total)
-            self._one = self._bars.add_task("", total=1)
+        self._all: Any = self.bar and self.bar.add_task(title, total=total)
+        self._one: Any = self.bar and self.bar.add_task("", total=1)
 
-    def __enter__(self) -> Self:
-        if self._bars:
-            self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bars:
-            self._bars.stop()
+    def columns(self) -> list[ProgressColumn]:
+        counts = [MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
+        return [TextColumn("{task.description}"), BarColumn(None), *counts]
 
     def begin(self, name: str) -> None:
         """A run or measurement starts; ``steps`` is set when its length is known."""
         self.name, self._shown = name, time.perf_counter()
-        if self._bars:
-            self._bars.reset(self._one, description=name)
+        if self.bar:
+            self.bar.reset(self._one, description=name)
         else:
             self.say(f"[{self.done + 1}/{self.total}] {name}")
 
     def stepped(self, step: int, text: str = "") -> None:
         """It stands at a step."""
         now = time.perf_counter()
-        if self._bars:
-            self._bars.update(self._one, completed=step, total=self.steps, description=f"{self.name} {text}".strip())
-            self._bars.update(self._all, completed=self.done + min(1.0, step / self.steps))
+        if self.bar:
+            self.bar.update(self._one, completed=step, total=self.steps, description=f"{self.name} {text}".strip())
+            self.bar.update(self._all, completed=self.done + min(1.0, step / self.steps))
         elif now - self._shown > _PLAIN_SECONDS:
             self._shown = now
             self.say(f"[{self.done + 1}/{self.total}] {self.name}: step {step}/{self.steps} {text}".rstrip())
@@ -59,16 +52,9 @@ class Overview:
     def end(self, word: str) -> None:
         """It ended."""
         self.done += 1
-        if self._bars:
-            self._bars.update(self._all, completed=self.done)
+        if self.bar:
+            self.bar.update(self._all, completed=self.done)
         self.say(f"[{self.done}/{self.total}] {self.name}: {word}")
-
-    def say(self, text: str) -> None:
-        """A line for people."""
-        if self._bars:
-            self._bars.console.print(text, markup=False, highlight=False)
-        elif not self.quiet:
-            print(text, flush=True)
 
     def display(self, figures: Figures) -> Silent:
         """The trainer's view of this."""

@@ -1,17 +1,15 @@
 """How a sweep goes: trials done, the best so far with its values, trials and time left."""
 
-import sys
 import time
-from collections.abc import Iterable, Mapping
-from types import TracebackType
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from scornn.sweep.study import Trials
+from scornn.train.progress import Screen, clock
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
-    from rich.console import RenderableType
-    from rich.progress import Progress
+    from rich.progress import ProgressColumn
 
 _PLAIN_SECONDS = 30.0
 _MOST_RUNNING = 4
@@ -45,11 +43,11 @@ def outcome(word: str, value: float | None, metric: str) -> str:
     return word if value is None else f"{metric} {value:.4g}{'' if word == 'done' else f' ({word})'}"
 
 
-class Overview:
+class Overview(Screen):
     """Shows a sweep: a bar in a terminal, a line for each trial elsewhere, nothing if ``quiet``."""
 
     def __init__(self, trials: Trials, quiet: bool = False) -> None:
-        self._trials, self._quiet = trials, quiet
+        self._trials = trials
         self._known: set[int] | None = None
         self._best, self._left, self._mean = "", 0, 0.0
         self._running: dict[int, tuple[int, int]] = {}
@@ -58,23 +56,17 @@ class Overview:
         self._shown = time.monotonic()
         self.at = (0, 0)
         """The step of the trial that this process runs, and how many it has."""
-        self._bar: Progress | None = None
-        self._task: Any = None
-        if not quiet and sys.stdout.isatty():
-            self._bar = _make_bar(self)
-            self._task = self._bar.add_task("trials", total=None)
+        super().__init__(quiet)
+        self._task: Any = self.bar and self.bar.add_task("trials", total=None)
 
     def __enter__(self) -> Self:
         self.refresh()
-        if self._bar:
-            self._bar.start()
-        return self
+        return super().__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar:
-            self._bar.stop()
+    def columns(self) -> "list[ProgressColumn]":
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+
+        return [TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(None), TimeElapsedColumn()]
 
     def lines(self) -> list[str]:
         """What stands under the bar: the best so far, what is left, and where the running trials stand."""
@@ -85,14 +77,14 @@ class Overview:
 
     def refresh(self) -> None:
         """Look at the storage, and say what has ended since."""
-        if self._quiet:
+        if self.quiet:
             return
         with self._trials.errors():
             trials, best = self._trials.all(), self._trials.best()
         ended = [trial for trial in trials if trial.state.is_finished()]
         self._take(trials, ended, best)
-        if self._bar:
-            self._bar.update(self._task, completed=len(ended), total=len(trials))
+        if self.bar:
+            self.bar.update(self._task, completed=len(ended), total=len(trials))
         if self._known is None:
             self._known = {trial.number for trial in ended}
             if ended:
@@ -104,7 +96,7 @@ class Overview:
                 value = trial.value if trial.state.name == "COMPLETE" else None
                 how = outcome(word, value, self._trials.plan.objective.metric)
                 self.say(f"[{len(self._known)}/{len(trials)}] trial {trial.number}, {settings(trial.params)}: {how}")
-                if not self._bar:
+                if not self.bar:
                     self.say(f"  {self.lines()[0]}")
 
     def stepped(self, number: int, step: int, total: int) -> None:
@@ -113,16 +105,9 @@ class Overview:
         if number != self._own:
             self._own, self._began = number, (now, step)
         self.at = self._running[number] = (step, total)
-        if not self._bar and now - self._shown > _PLAIN_SECONDS:
+        if not self.bar and now - self._shown > _PLAIN_SECONDS:
             self._shown = now
             self.say(f"  {self.lines()[-1]}")
-
-    def say(self, text: str) -> None:
-        """A line for people."""
-        if self._bar:
-            self._bar.console.print(text, markup=False, highlight=False)
-        elif not self._quiet:
-            print(text, flush=True)
 
     def _take(self, trials: list["FrozenTrial"], ended: list["FrozenTrial"], best: list["FrozenTrial"]) -> None:
         if best:
@@ -144,23 +129,4 @@ class Overview:
         if not pace or not self._left:
             return ""
         done = sum(step / total for step, total in self._running.values() if total)
-        return f"about {_clock(pace * (self._left - done) / max(1, len(self._running)))} left"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
-
-
-def _make_bar(overview: Overview) -> "Progress":
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-    from rich.text import Text
-
-    class Bar(Progress):
-        def get_renderables(self) -> "Iterable[RenderableType]":
-            yield self.make_tasks_table(self.tasks)
-            for line in overview.lines():
-                yield Text(line, overflow="fold")
-
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(None), TimeElapsedColumn())
-    return Bar(*columns, expand=True, refresh_per_second=4)
+        return f"about {clock(pace * (self._left - done) / max(1, len(self._running)))} left"

@@ -6,13 +6,14 @@ Warnings go to standard error, whatever was asked for. A stream that cannot be w
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
+    from rich.console import RenderableType
+    from rich.progress import Progress, ProgressColumn
 
 Metrics = Mapping[str, Mapping[str, float]]
 """Every metric of every split."""
@@ -61,8 +62,8 @@ class Figures:
         rate = self.rate()
         if rate:
             parts.append(f"{rate:.3g} steps/s")
-            parts.append(f"{_clock(time.perf_counter() - self._started)} elapsed")
-            parts.append(f"{_clock((self.total - self.step) / rate)} left")
+            parts.append(f"{clock(time.perf_counter() - self._started)} elapsed")
+            parts.append(f"{clock((self.total - self.step) / rate)} left")
         if self.orthogonality is not None:
             parts.append(f"‖WᵀW−I‖ {self.orthogonality:.1e}")
         return " · ".join(parts)
@@ -123,8 +124,10 @@ class Live(Silent):
     """A bar and a line of figures under it, in a terminal."""
 
     def __init__(self, figures: Figures) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TaskProgressColumn
+
         super().__init__(figures)
-        self._bar = _make_bar(figures)
+        self._bar = make_bar((MofNCompleteColumn(), BarColumn(None), TaskProgressColumn()), lambda: [figures.text()])
         self._task = self._bar.add_task("", total=figures.total)
         self._last = 0.0
 
@@ -172,23 +175,53 @@ def warn(text: str) -> None:
     tell(f"warning: {text}", sys.stderr)
 
 
-def _clock(seconds: float) -> str:
+class Screen:
+    """Shows the work of several runs: a bar in a terminal, lines elsewhere, nothing if ``quiet``."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self.bar = None if quiet or not sys.stdout.isatty() else make_bar(self.columns(), self.lines)
+
+    def columns(self) -> "Iterable[ProgressColumn]":
+        """Of the bar."""
+        raise NotImplementedError
+
+    def lines(self) -> list[str]:
+        """What stands under the bar."""
+        return []
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+        if self.bar:
+            self.bar.console.print(text, markup=False, highlight=False)
+        elif not self.quiet:
+            print(text, flush=True)
+
+    def __enter__(self) -> Self:
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar:
+            self.bar.stop()
+
+
+def clock(seconds: float) -> str:
+    """``3725`` as "1:02:05"."""
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
-def _make_bar(figures: Figures) -> "RichProgress":
-    from collections.abc import Iterable
-
-    from rich.console import RenderableType
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn
+def make_bar(columns: "Iterable[ProgressColumn]", lines: Callable[[], Iterable[str]]) -> "Progress":
+    """A live bar of these columns, and under it the lines as they are at the moment."""
+    from rich.progress import Progress
     from rich.text import Text
 
     class Bar(Progress):
-        def get_renderables(self) -> Iterable[RenderableType]:
+        def get_renderables(self) -> "Iterable[RenderableType]":
             yield self.make_tasks_table(self.tasks)
-            yield Text(figures.text(), overflow="fold")
+            yield from (Text(line, overflow="fold") for line in lines())
 
-    columns = (MofNCompleteColumn(), BarColumn(None), TaskProgressColumn())
     return Bar(*columns, expand=True, refresh_per_second=4)
