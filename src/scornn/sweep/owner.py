@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 BEAT_SECONDS = 15.0
@@ -64,14 +63,14 @@ class Watcher:
 class Heartbeat:
     """While entered, calls ``beat`` with a new number every few seconds, from a thread of its own."""
 
-    def __init__(self, beat: Callable[[int], None], seconds: float = BEAT_SECONDS) -> None:
-        self._beat, self._seconds = beat, seconds
+    def __init__(self, beat: Callable[[int], None]) -> None:
+        self._beat = beat
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
         number = 0
-        while not self._end.wait(self._seconds):
+        while not self._end.wait(BEAT_SECONDS):
             number += 1
             with suppress(Exception):  # the training itself meets a storage that is gone, and says so
                 self._beat(number)
@@ -80,8 +79,6 @@ class Heartbeat:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end.set()
         self._thread.join()

@@ -1,6 +1,5 @@
 """Start a sweep or go on with one: the worker in this process, or several processes that join the study."""
 
-import ctypes
 import os
 import re
 import signal
@@ -13,14 +12,14 @@ from pathlib import Path
 import msgspec
 
 from scornn import durable
-from scornn.errors import ScornnError, UsageError
+from scornn.errors import UsageError
 from scornn.sweep import plan as plans
 from scornn.sweep.plan import Plan
 from scornn.sweep.progress import Overview
 from scornn.sweep.storage import is_database, require_optuna, without_password
 from scornn.sweep.study import Trials, tickets
 from scornn.sweep.worker import Worker, write_best
-from scornn.train.distributed import default_threads
+from scornn.train.distributed import default_threads, die_with_parent
 from scornn.train.run import fcntl_module
 from scornn.train.signals import StopRequest
 
@@ -28,7 +27,6 @@ _STORAGE = "SCORNN_SWEEP_STORAGE"
 """Hands a URL with its password to the processes of ``--jobs``."""
 _JOINED = "SCORNN_SWEEP_JOINED"
 _POLL_SECONDS = 0.5
-_PR_SET_PDEATHSIG = 1
 _BEFORE_PLAN = re.compile(r"\.sweep\.json\.[0-9a-f]+\.tmp")
 """What a sweep killed in its first moment leaves."""
 
@@ -85,7 +83,7 @@ def resume(
         raise UsageError(f"--storage {without_password(found)}: {directory} is kept in {kept.storage}")
     study = Trials(msgspec.structs.replace(plan, storage=found), axes, directory)
     if joined():
-        _die_with_parent()
+        die_with_parent()
     else:
         study.fill()
         if plan != kept:
@@ -184,12 +182,3 @@ class _Jobs:
         for process in self._processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-
-
-def _die_with_parent() -> None:
-    """Ask Linux for SIGTERM when the process that watches dies, so that none goes on unseen."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:
-            raise ScornnError("the process that started this one is gone")

@@ -102,7 +102,7 @@ def start(device: str) -> World:
     launched = "TORCHELASTIC_RUN_ID" in os.environ
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if launched:
-        _die_with_parent()
+        die_with_parent()
     if size == 1:
         return World(device=device, launched=launched)
     rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
@@ -148,8 +148,8 @@ def lost_peer(error: RuntimeError) -> bool:
     return isinstance(error, dist.DistError) or "gloo" in text or "connection" in text or "nccl" in text
 
 
-def _die_with_parent() -> None:
-    """Ask Linux for SIGTERM when the launcher dies, so that no worker is left behind."""
+def die_with_parent() -> None:
+    """Ask Linux for SIGTERM when the process that started this one dies, so that no worker is left behind."""
     if sys.platform == "linux":
         parent = os.getppid()
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
