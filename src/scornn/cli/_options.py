@@ -27,6 +27,8 @@ TensorBoard = Annotated[
 _PATHS = ("--out", "--data", "--config", "--start-from", "--plugin", "--audio", "--from")
 _WITHOUT_TORCH = ("report", "data", "completion")
 _LISTS = ("--set", "--until", "--only", "--plugin", "--over")
+_FORM = (tyro.conf.FlagCreatePairsOff, tyro.conf.UseAppendAction)
+"""No ``--no-quiet``; a list is an option given several times."""
 
 
 def option(metavar: str, help: str) -> Any:
@@ -35,7 +37,7 @@ def option(metavar: str, help: str) -> Any:
 
 
 def flag(help: str) -> Any:
-    """A bool that is off unless given, to be used with ``FlagCreatePairsOff``."""
+    """A bool that is off unless given."""
     return tyro.conf.arg(help=help, help_behavior_hint="")
 
 
@@ -51,7 +53,7 @@ def parse(flags: type[T], argv: list[str], command: str, description: str | None
         if argument.removesuffix("=") in _PATHS and (value == "" or argument.endswith("=")):
             raise UsageError(f"{argument.removesuffix('=')} is empty: expected a path")
     with _no_colour_if_asked():
-        parsed = tyro.cli(flags, args=argv, prog=f"scornn {command}", description="")
+        parsed = tyro.cli(flags, args=argv, prog=f"scornn {command}", description="", config=_FORM)
     if command not in _WITHOUT_TORCH and "torch" not in sys.modules and sys.stderr.isatty():
         with waiting("loading PyTorch"):
             import_module("torch")
@@ -108,6 +110,13 @@ def task_names() -> list[str]:
 def filled(text: str) -> str:
     """A long line, broken at words to the width of the terminal; whole where nobody looks."""
     return textwrap.fill(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text
+
+
+def at_least_one(**given: int | None) -> None:
+    """Refuse a number of things, where it is given, that is none."""
+    for name, value in given.items():
+        if value is not None and value < 1:
+            raise UsageError(f"--{name} {value}: expected an integer >= 1")
 
 
 def wanted(choice: str) -> bool | None:

@@ -28,23 +28,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 from scornn.cli._options import flag, option, parse
 from scornn.errors import UsageError
 
 
 @dataclass(frozen=True)
 class Flags:
-    quick: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Under a minute: shorter sequences, fewer rounds.")] = (
-        False
-    )
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Print one JSON object.")] = False
-    markdown: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Print the tables as Markdown.")] = False
-    training: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Time whole training steps of the program.")] = False
-    models: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Time a training step of every model.")] = False
-    linear: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Time the linear memory against the loop.")] = False
-    deployed: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Time trained networks and ONNX Runtime.")] = False
+    quick: Annotated[bool, flag("Under a minute: shorter sequences, fewer rounds.")] = False
+    json: Annotated[bool, flag("Print one JSON object.")] = False
+    markdown: Annotated[bool, flag("Print the tables as Markdown.")] = False
+    training: Annotated[bool, flag("Time whole training steps of the program.")] = False
+    models: Annotated[bool, flag("Time a training step of every model.")] = False
+    linear: Annotated[bool, flag("Time the linear memory against the loop.")] = False
+    deployed: Annotated[bool, flag("Time trained networks and ONNX Runtime.")] = False
     model: Annotated[str | None, option("NAME", "With --models: this model alone.")] = None
     data: Annotated[Path | None, option("DIR", "Where the MNIST files are, for --training and --models.")] = None
     shape: Annotated[str | None, option("NAME", "Measure this shape alone.")] = None

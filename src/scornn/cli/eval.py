@@ -25,16 +25,14 @@ from scornn.cli._options import absolute, flag, option, parse
 @dataclass(frozen=True)
 class Flags:
     run: Annotated[str, tyro.conf.Positional, option("RUN", "The run directory.")]
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Print JSON.")] = False
-    best: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Take the best weights.")] = False
-    average: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Take the averaged weights.")] = False
+    json: Annotated[bool, flag("Print JSON.")] = False
+    best: Annotated[bool, flag("Take the best weights.")] = False
+    average: Annotated[bool, flag("Take the averaged weights.")] = False
     audio: Annotated[str | None, option("DIR", "Write and score rebuilt speech here; RUN/audio shows in reports.")] = (
         None
     )
     data: Annotated[str | None, option("DIR", "Folder with the data files, if they were moved.")] = None
-    plugin: Annotated[
-        tuple[str, ...], tyro.conf.UseAppendAction, option("FILE", "The run's Python files, if they were moved.")
-    ] = ()
+    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files, if they were moved.")] = ()
 
 
 def main(argv: list[str]) -> int:

@@ -26,12 +26,10 @@ class Flags:
     run: Annotated[str, tyro.conf.Positional, option("RUN", "A run, a result, a checkpoint or a safetensors file.")]
     to: Annotated[Literal["safetensors", "pt2", "onnx"], tyro.conf.arg(help="The format.", help_behavior_hint="")]
     out: Annotated[str, option("FILE", "The file; its card is beside it, FILE.md.")]
-    plain: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("A pt2 file without scornn's operators.")] = False
-    best: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Take the best weights.")] = False
-    average: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Take the averaged weights.")] = False
-    plugin: Annotated[
-        tuple[str, ...], tyro.conf.UseAppendAction, option("FILE", "The run's Python files, if they were moved.")
-    ] = ()
+    plain: Annotated[bool, flag("A pt2 file without scornn's operators.")] = False
+    best: Annotated[bool, flag("Take the best weights.")] = False
+    average: Annotated[bool, flag("Take the averaged weights.")] = False
+    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files, if they were moved.")] = ()
 
 
 def main(argv: list[str]) -> int:

@@ -14,8 +14,6 @@ import textwrap
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import tyro
-
 from scornn.cli._options import flag, option, parse, task_names
 from scornn.errors import UsageError
 
@@ -26,7 +24,7 @@ _WIDTH, _INDENT = 100, 15
 class Flags:
     task: Annotated[str | None, option("TASK", f"{', '.join(task_names())}.")] = None
     hidden: Annotated[str | None, option("N", "State size n.")] = None
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Print JSON.")] = False
+    json: Annotated[bool, flag("Print JSON.")] = False
 
 
 def main(argv: list[str]) -> int:

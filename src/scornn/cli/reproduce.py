@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from scornn.cli._options import absolute, flag, option, parse, waiting, write_page
+from scornn.cli._options import absolute, at_least_one, flag, option, parse, waiting, write_page
 from scornn.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -48,34 +48,27 @@ class Flags:
         str | None, option("DIR", "Where; else reproduction/SCALE, with record results, with page page.html.")
     ] = None
     seeds: Annotated[int, tyro.conf.arg(metavar="N", help="Runs of each row, from seed 5544 on.")] = 1
-    only: Annotated[
-        tuple[str, ...], tyro.conf.UseAppendAction, option("PRESET", "Only this row, such as mnist-scornn-170.")
-    ] = ()
+    only: Annotated[tuple[str, ...], option("PRESET", "Only this row, such as mnist-scornn-170.")] = ()
     minutes: Annotated[float | None, option("M", "The longest that each run may take, at any scale.")] = None
     iterations: Annotated[int | None, option("N", "The length of each run in place of the paper's.")] = None
     corpus: Annotated[
         Literal["timit", "iban", "folder"] | None, option("NAME", "An open corpus in place of TIMIT.")
     ] = None
-    allow_partial: Annotated[
-        bool, tyro.conf.FlagCreatePairsOff, flag("Go on without what is missing of a corpus, listing it.")
-    ] = False
+    allow_partial: Annotated[bool, flag("Go on without what is missing of a corpus, listing it.")] = False
     data: Annotated[str | None, option("DIR", "Folder with the data files; else SCORNN_DATA, else the cache.")] = None
     source: Annotated[str, tyro.conf.arg(name="from", metavar="DIR", help="With page: the recorded results.")] = (
         "results"
     )
-    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Show no progress.")] = False
+    quiet: Annotated[bool, flag("Show no progress.")] = False
 
 
 def main(argv: list[str]) -> int:
     flags = parse(Flags, argv, "reproduce", __doc__)
     if flags.runs and flags.item != "record":
         raise UsageError(f"{' '.join(flags.runs)}: only `scornn reproduce record` takes runs")
-    if flags.seeds < 1:
-        raise UsageError(f"--seeds {flags.seeds}: expected an integer >= 1")
+    at_least_one(seeds=flags.seeds, iterations=flags.iterations)
     if flags.minutes is not None and not 0 < flags.minutes < float("inf"):
         raise UsageError(f"--minutes {flags.minutes}: expected a number > 0")
-    if flags.iterations is not None and flags.iterations < 1:
-        raise UsageError(f"--iterations {flags.iterations}: expected an integer >= 1")
     if flags.item == "record":
         return _record(flags)
     return _page(flags) if flags.item == "page" else _reproduce(flags)

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import tyro
 
-from scornn.cli._options import TensorBoard, absolute, flag, option, parse, wanted
+from scornn.cli._options import TensorBoard, absolute, at_least_one, flag, option, parse, wanted
 from scornn.errors import UsageError
 
 
@@ -24,20 +24,16 @@ class Flags:
     iterations: Annotated[int | None, option("N", "A new end, in steps from the beginning.")] = None
     epochs: Annotated[int | None, option("N", "A new end, in epochs from the beginning.")] = None
     data: Annotated[str | None, option("DIR", "Folder with the data files, if they were moved.")] = None
-    plugin: Annotated[
-        tuple[str, ...], tyro.conf.UseAppendAction, option("FILE", "The run's Python files, if they were moved.")
-    ] = ()
+    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files, if they were moved.")] = ()
     tensorboard: TensorBoard = "auto"
-    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Show no progress.")] = False
+    quiet: Annotated[bool, flag("Show no progress.")] = False
 
 
 def main(argv: list[str]) -> int:
     flags = parse(Flags, argv, "resume", __doc__)
     if flags.iterations is not None and flags.epochs is not None:
         raise UsageError("both --iterations and --epochs are given: expected one of them")
-    for name, value in (("--iterations", flags.iterations), ("--epochs", flags.epochs)):
-        if value is not None and value < 1:
-            raise UsageError(f"{name} {value}: expected an integer >= 1")
+    at_least_one(iterations=flags.iterations, epochs=flags.epochs)
 
     from scornn.cli.train import finish
     from scornn.train.program import resume

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from scornn.cli import train
-from scornn.cli._options import TensorBoard, filled, flag, option, parse, waiting, wanted, write_page
+from scornn.cli._options import TensorBoard, at_least_one, filled, flag, option, parse, waiting, wanted, write_page
 from scornn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ Examples:
 class Flags(train.Flags):
     over: Annotated[
         tuple[str, ...],
-        tyro.conf.UseAppendAction,
         option("KEY=VALUES", "A list a,b,c (fractions such as n/10 too), or a range lo..hi or lo..hi:log."),
     ] = ()
     trials: Annotated[int | None, option("N", "Trials in all; else the whole grid, or 20.")] = None
@@ -79,7 +78,7 @@ class ResumeFlags:
     jobs: Annotated[int | None, option("K", "Processes at once.")] = None
     storage: Annotated[str | None, option("URL", "The database with its password, which is not written down.")] = None
     tensorboard: TensorBoard = "off"
-    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Show no progress.")] = False
+    quiet: Annotated[bool, flag("Show no progress.")] = False
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def main(argv: list[str]) -> int:
 
 def _start(argv: list[str]) -> int:
     flags = parse(Flags, argv, "sweep", __doc__)
-    _at_least_one(("--trials", flags.trials), ("--jobs", flags.jobs))
+    at_least_one(trials=flags.trials, jobs=flags.jobs)
     if flags.start_from is not None:
         raise UsageError("--start-from: the trials of a sweep begin with their seed; expected no other run")
 
@@ -134,7 +133,7 @@ def _start(argv: list[str]) -> int:
 
 def _resume(argv: list[str]) -> int:
     flags = parse(ResumeFlags, argv, "sweep resume", _RESUME)
-    _at_least_one(("--trials", flags.trials), ("--jobs", flags.jobs))
+    at_least_one(trials=flags.trials, jobs=flags.jobs)
 
     from scornn.sweep.program import resume
 
@@ -189,9 +188,3 @@ def _finish(result: "Result", quiet: bool) -> int:
 def _where(storage: str | None) -> str | None:
     """A file by a name that stays the same from elsewhere; a URL as it is."""
     return storage if storage is None or "://" in storage else str(Path(storage).expanduser().absolute())
-
-
-def _at_least_one(*given: tuple[str, int | None]) -> None:
-    for name, value in given:
-        if value is not None and value < 1:
-            raise UsageError(f"{name} {value}: expected an integer >= 1")

@@ -65,12 +65,9 @@ class Flags:
     device: Annotated[str | None, option("D", "cpu or cuda.")] = None
     dataset: Annotated[str | None, option("NAME", "mnist or fashion, for the tasks mnist and pmnist.")] = None
     corpus: Annotated[str | None, option("NAME", "timit, iban or folder, for the task speech.")] = None
-    allow_partial: Annotated[
-        bool, tyro.conf.FlagCreatePairsOff, flag("Go on without what is missing of a corpus, listing it.")
-    ] = False
+    allow_partial: Annotated[bool, flag("Go on without what is missing of a corpus, listing it.")] = False
     plugin: Annotated[
         tuple[str, ...],
-        tyro.conf.UseAppendAction,
         option("FILE", "A Python file with tasks or models of your own. Its code is run."),
     ] = ()
     data: Annotated[str | None, option("DIR", "Folder with the data files; else SCORNN_DATA, else the cache.")] = None
@@ -80,15 +77,12 @@ class Flags:
     checkpoint_every: Annotated[str | None, option("N", "Save every N steps.")] = None
     until: Annotated[
         tuple[str, ...],
-        tyro.conf.UseAppendAction,
         option("METRIC=X", "End early once the test split is as good as this, such as recall=0.99 or loss=0.001."),
     ] = ()
     config: Annotated[str | None, option("FILE", "Settings in TOML or JSON.")] = None
-    set: Annotated[
-        tuple[str, ...], tyro.conf.UseAppendAction, option("KEY=VALUE", "Any setting by its key in config.json.")
-    ] = ()
+    set: Annotated[tuple[str, ...], option("KEY=VALUE", "Any setting by its key in config.json.")] = ()
     tensorboard: TensorBoard = "auto"
-    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, flag("Show no progress.")] = False
+    quiet: Annotated[bool, flag("Show no progress.")] = False
 
 
 _NUMBERS = {
