@@ -5,7 +5,6 @@ What is exported and what streams is this one form: the layer's own frozen form,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_linear_bn_eval
 
 from scornn.errors import UsageError
-from scornn.nn import RecurrentLayer, SequenceModel
+from scornn.nn import SequenceModel
 from scornn.nn.frozen import FrozenLayer
 
 
@@ -43,7 +42,11 @@ class Frozen(nn.Module):
         super().__init__()
         if network.read == "mean":
             raise UsageError("a network that reads the mean over its steps cannot be frozen: a state does not hold it")
-        self.layer, self.read = _frozen(network.layer, plain), network.read
+        try:
+            self.layer: FrozenLayer = network.layer.frozen(plain=plain)
+        except TypeError as error:
+            raise UsageError(str(error)) from error
+        self.read = network.read
         self.state_names = ("h", "c")[: len(self.layer.state_sizes())]
         self.head = nn.Sequential(*_copied(network.head))
         self.requires_grad_(False).eval()
@@ -68,17 +71,6 @@ class Frozen(nn.Module):
         if self.read == "last":
             output = torch.cat(tuple(last[0][-self.layer.num_directions :]), -1)
         return (self.head(self.layer.readout(output)), *last)
-
-
-def _frozen(layer: RecurrentLayer, plain: bool) -> FrozenLayer:
-    """The layer's frozen form; one that has none is a UsageError that says which and why."""
-    freeze: Callable[..., FrozenLayer] | None = getattr(layer, "frozen", None)
-    if freeze is None:
-        raise UsageError(f"a {type(layer).__name__} cannot be frozen: its recurrence is no dense matrix, LSTM or GRU")
-    try:
-        return freeze(plain=plain)
-    except TypeError as error:
-        raise UsageError(str(error)) from error
 
 
 def has_form(network: SequenceModel) -> bool:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,9 +16,6 @@ from scornn.nn.caching import once
 from scornn.nn.checks import check_choice, check_sizes, full_precision, is_sharded, precise
 from scornn.nn.layer import Head, RecurrentLayer
 from scornn.nn.recurrent import Recurrent
-
-if TYPE_CHECKING:
-    from scornn.nn.frozen import FrozenLayer
 
 __all__ = [
     "DenseRecurrentLayer",
@@ -175,23 +172,12 @@ class DenseRecurrentLayer(RecurrentMatrix, RecurrentLayer):
         return ops.readout(x, h0, *weights, *head, **settings)
 
     @property
-    def kind(self) -> str:
-        """What a frozen step is: an activation of the sequence operator, or a unit with gates."""
+    def kind(self) -> str:  # type: ignore[override]
         return self.activation
 
     def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        """W, U and b as they are now, for :meth:`frozen`."""
         with full_precision(self.like):
             return self.recurrent_matrix(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
-
-    def frozen(self, *, plain: bool = False) -> FrozenLayer:
-        """A layer with the same forward whose weights are constants, W among them: for export and streaming.
-
-        ``plain``: on torch's own operators rather than on scornn's.
-        """
-        from scornn.nn.frozen import FrozenLayer
-
-        return FrozenLayer(self, plain=plain)
 
     def reads_in_one_pass(self) -> bool:
         """Whether :meth:`run` is the sequence operator, and a head reads the states as they are."""

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from scornn.nn.base import DenseRecurrentLayer
-from scornn.nn.gates import GatedLayer
+from scornn.nn.base import DenseRecurrentLayer, RecurrentLayer
 from scornn.ops import gated, native
 from scornn.ops.activations import ACTIVATIONS
 
@@ -44,7 +43,12 @@ class FrozenLayer(DenseRecurrentLayer):
     """
 
     @torch.no_grad()
-    def __init__(self, layer: DenseRecurrentLayer | GatedLayer, *, plain: bool = False) -> None:
+    def __init__(self, layer: RecurrentLayer, *, plain: bool = False) -> None:
+        name = type(layer).__name__
+        if layer.kind is None:
+            raise TypeError(f"a {name} cannot be frozen: its recurrence is no dense matrix, LSTM or GRU")
+        if len(set(layer.state_sizes())) > 1:
+            raise TypeError(f"an {name} with proj_size has no frozen form: its h is not what its gates make")
         super().__init__(**{**layer.settings(), "dropout": layer.dropout if layer.num_layers > 1 else 0.0})
         self.activation, self.backend, self.learn_h0 = layer.kind, layer.backend, layer.learn_h0
         self.units_per_state, self.readout_stride, self.plain = layer.units_per_state, layer.readout_stride, plain

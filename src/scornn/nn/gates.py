@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +15,6 @@ from scornn.ops.custom import under_transform
 from scornn.ops.layout import States
 from scornn.ops.rung import Rung, choose
 
-if TYPE_CHECKING:
-    from scornn.nn.frozen import FrozenLayer
-
 
 class GatedLayer(RecurrentLayer):
     """A layer with the parameters of torch.nn.LSTM or GRU, their gates one above the other.
@@ -27,13 +24,12 @@ class GatedLayer(RecurrentLayer):
 
     BACKENDS: ClassVar[tuple[str, ...]] = ("auto", "native", "naive")
     backend: str = "auto"
-    gates: int
     kind: str
     forget_bias: float
     proj_size: int = 0
 
     def parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
-        rows = self.gates * self.hidden_size
+        rows = gated.GATES[self.kind] * self.hidden_size
         shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, input_size), "weight_hh": (rows, self.state_size)}
         if self.bias:
             shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
@@ -56,21 +52,6 @@ class GatedLayer(RecurrentLayer):
             self.tensor(f"bias_hh{suffix}").zero_()
         if self.proj_size:
             nn.init.xavier_uniform_(self.tensor(f"weight_hr{suffix}"))
-
-    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        """W, U and b as the operator of :attr:`kind` takes them."""
-        raise NotImplementedError
-
-    def frozen(self, *, plain: bool = False) -> FrozenLayer:
-        """A layer with the same forward whose weights are constants: for export and streaming.
-
-        ``plain``: on torch's own operators rather than on scornn's.
-        """
-        from scornn.nn.frozen import FrozenLayer
-
-        if self.proj_size:
-            raise TypeError("an LSTM with proj_size has no frozen form: its h is not what its gates make")
-        return FrozenLayer(self, plain=plain)
 
     @property
     def rungs(self) -> tuple[Rung, Rung]:
@@ -151,7 +132,6 @@ class LSTM(GatedLayer):
         torch.Size([7, 2, 5])
     """
 
-    gates = 4
     kind = "lstm"
 
     def __init__(
@@ -219,7 +199,6 @@ class GRU(GatedLayer):
         torch.Size([7, 2, 5])
     """
 
-    gates = 3
     kind = "gru"
 
     def __init__(

@@ -55,6 +55,7 @@ class GORU(OrthogonalRecurrentLayer):
         torch.Size([7, 2, 8])
     """
 
+    kind = "goru"
     BACKENDS: ClassVar[tuple[str, ...]] = ("auto", *(rung.name for rung in GORU_RUNGS))
 
     def __init__(
@@ -116,10 +117,6 @@ class GORU(OrthogonalRecurrentLayer):
             U, b = self.input_matrix(suffix), self.bias_vector(suffix)
             output, h_n = choose(GORU_RUNGS, self.backend, x).run(x, h0, W, U, b, self.activation, batch_sizes, reverse)
             return output, h_n
-
-    @property
-    def kind(self) -> str:
-        return "goru"
 
     def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
         """The gates above W, U, and b with zeros beside W h, as :mod:`scornn.ops.gated` takes them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,9 @@ from torch.nn.utils.rnn import PackedSequence
 from scornn.nn.caching import cached
 from scornn.nn.checks import check_sizes, under_autocast
 from scornn.nn.recurrent import Recurrent, States, joined
+
+if TYPE_CHECKING:
+    from scornn.nn.frozen import FrozenLayer
 
 Head = tuple[Tensor, Tensor]
 """V and c of a linear head on the states."""
@@ -39,6 +42,9 @@ class RecurrentLayer(Recurrent):
 
     stride: int = 1
     """Steps to one of the output."""
+
+    kind: str | None = None
+    """What its step is, an activation of the sequence operator or a unit with gates; None where it is neither."""
 
     readout_stride: int = 1
     """A head reads every so-many-th number of a state."""
@@ -107,6 +113,19 @@ class RecurrentLayer(Recurrent):
         """As :meth:`run`, with a linear head on every state; arguments and result as :func:`scornn.ops.readout`."""
         output, h_n = self.run(suffix, x, h0, batch_sizes, reverse)
         return F.linear(self.readout(output), *head), h_n
+
+    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """W, U and b as they are now, as the operator of :attr:`kind` takes them."""
+        raise NotImplementedError
+
+    def frozen(self, *, plain: bool = False) -> FrozenLayer:
+        """A layer with the same forward whose weights are constants, W among them: for export and streaming.
+
+        ``plain``: on torch's own operators rather than on scornn's.
+        """
+        from scornn.nn.frozen import FrozenLayer
+
+        return FrozenLayer(self, plain=plain)
 
     def before_forward(self) -> None:
         """What a model does at the start of each forward."""
