@@ -134,7 +134,8 @@ def test_orthogonality_marks_machine_precision():
 
 
 def test_paper_arrangements_are_drawn():
-    gradients = curves.curves(curves.gradients({"start": [Curve("x", [(STEPS, 10.0 ** -(STEPS / 10))])], "later": []}))
+    norms = {"start": [Curve("x", [(STEPS, 10.0 ** -(STEPS / 10))])], "later": []}
+    gradients = curves.curves([Panel(title, drawn, "t", "norm", "log") for title, drawn in norms.items()])
     assert [axes.get_yscale() for axes in gradients.axes] == ["log"] * 2
     bars = figures.bars(["RNN", "scoRNN"], {"published": [2.3, 5.3], "here": [1.0, None]}, log=True)
     assert [bar.get_width() for bar in bars.axes[0].patches] == [2.3, 5.3, 1.0]
@@ -144,7 +145,7 @@ def test_the_axis_of_accuracies_shows_every_curve_and_parts_the_best():
     """A run of one epoch at 0.21 is there, and 0.94 and 0.97 are apart by a good part of the height."""
     drawn = [Curve(str(y), [([0.0, 70.0], [y - 0.01, y])]) for y in (0.21, 0.94, 0.97)]
     drawn.append(Curve("perfect", [([0.0, 70.0], [0.5, 1.0])]))
-    (axes,) = curves.curves(curves.accuracy({"MNIST": drawn}), legend=False).axes
+    (axes,) = curves.curves([Panel("MNIST", drawn, "epoch", "test accuracy", "share")], legend=False).axes
     low, high = axes.get_ylim()
     assert low <= 0.2
     assert high > 0.999

@@ -1,7 +1,7 @@
 """The paper's figures in the paper's arrangement, from the runs that make their curves."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,16 +86,27 @@ def _loss(names: Sequence[str], results: Results, T: int, ylabel: str) -> Panel:
 
 def _accuracy(names: Sequence[str], results: Results) -> list[Panel]:
     """All settings of scoRNN, and of each other model the best, as in the paper's figure."""
-    by_title: dict[str, list[Curve]] = {}
+    panels = []
     for task, title in _TITLES.items():
-        own = [name for name in names if name.startswith(f"{task}-") and results.runs.get(name)]
         shown: list[str] = []
-        for model in dict.fromkeys(presets()[name].config["model"]["name"] for name in own):
-            of_model = [name for name in own if presets()[name].config["model"]["name"] == model]
-            ranked = sorted(of_model, key=lambda name: -max((r.best() or 0.0) for r in results.runs[name]))
-            shown += of_model if model == "scornn" else ranked[:1]
-        by_title[title] = _curves(shown, results, _accuracy_series)
-    return curves.accuracy(by_title)
+        for model, own in _by_model(task, names, results).items():
+            shown += own if model == "scornn" else _best(own, results)
+        panels.append(Panel(title, _curves(shown, results, _accuracy_series), "epoch", "test accuracy", "share"))
+    return panels
+
+
+def _by_model(task: str, names: Iterable[str], results: Results) -> dict[str, list[str]]:
+    """The settings of a task that were run."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        if name.startswith(f"{task}-") and results.runs.get(name):
+            found.setdefault(presets()[name].config["model"]["name"], []).append(name)
+    return found
+
+
+def _best(names: Sequence[str], results: Results) -> list[str]:
+    """The setting with the best run, where there is one."""
+    return sorted(names, key=lambda name: -max((run.best() or 0.0) for run in results.runs[name]))[:1]
 
 
 def _accuracy_series(run: Run, weights: str) -> list[Any]:
@@ -110,19 +121,13 @@ _BY_SECONDS = ("scornn", "lstm", "linear-memory", "memory-blocks")
 
 def by_seconds(results: Results) -> list[Panel]:
     """Test accuracy on both MNISTs against the logarithm of seconds, of each of some models the best setting."""
-    by_title: dict[str, list[Curve]] = {}
+    panels = []
     for task, title in _TITLES.items():
-        shown = []
-        for model in _BY_SECONDS:
-            own = [
-                name
-                for name, runs in results.runs.items()
-                if runs and name.startswith(f"{task}-") and presets()[name].config["model"]["name"] == model
-            ]
-            shown += sorted(own, key=lambda name: -max((run.best() or 0.0) for run in results.runs[name]))[:1]
-        by_title[title] = _curves(shown, results, _seconds_series)
-    labels = "seconds of training, log₁₀", "test accuracy"
-    return [Panel(title, drawn, *labels, "share") for title, drawn in by_title.items() if drawn]
+        by_model = _by_model(task, results.runs, results)
+        shown = [name for model in _BY_SECONDS for name in _best(by_model.get(model, []), results)]
+        drawn = _curves(shown, results, _seconds_series)
+        panels.append(Panel(title, drawn, "seconds of training, log₁₀", "test accuracy", "share"))
+    return [panel for panel in panels if panel.curves]
 
 
 def _seconds_series(run: Run, weights: str) -> list[Any]:
@@ -132,7 +137,7 @@ def _seconds_series(run: Run, weights: str) -> list[Any]:
 
 
 def _gradients(item: Item, results: Results) -> list[Panel]:
-    by_title: dict[str, list[Curve]] = {}
+    panels = []
     for moment, when in enumerate(("at the start", "trained")):
         steps: set[int] = set()
 
@@ -143,8 +148,8 @@ def _gradients(item: Item, results: Results) -> list[Panel]:
 
         drawn = _curves(item.presets, results, norms)
         title = when if moment == 0 or not steps else f"after {max(steps)} iterations"
-        by_title[title[0].upper() + title[1:]] = drawn
-    return curves.gradients(by_title)
+        panels.append(Panel(title[0].upper() + title[1:], drawn, "t", "‖∂L/∂hₜ‖", "log"))
+    return panels
 
 
 def _curves(names: Sequence[str], results: Results, read: Reader) -> list[Curve]:

@@ -12,10 +12,10 @@ from scornn.paper import match, verdict
 from scornn.paper.experiments import Preset, Published
 from scornn.paper.items import GRADIENT_STEPS, ITEMS, Item
 from scornn.paper.presets import presets
-from scornn.paper.verdict import audio_mean, gradient_moments, judge, orthogonality, read_json
+from scornn.paper.verdict import audio_mean, gradient_moments, judge, orthogonality
 from scornn.report.models import look
 from scornn.report.page import number
-from scornn.report.runs import Run, find, finite, mapping, read
+from scornn.report.runs import Run, find, finite, mapping, read, read_object
 from scornn.report.settings import setting_name
 
 
@@ -184,12 +184,12 @@ def collect(directory: Path) -> Results:
     in_order = {name: by_preset[name] for name in presets() if name in by_preset}
     timings = {}
     for path in sorted(directory.glob("timing/*.json")):
-        timed = read_json(path)
+        timed = read_object(path)
         if timed.get("preset") in presets() and finite(timed.get("seconds_per_step")) is not None:
             timings[str(timed["preset"])] = timed
-    remarks = {str(k): str(v) for k, v in read_json(directory / "remarks.json").items()}
-    missing = {str(k): str(v) for k, v in read_json(directory / "missing.json").items()}
-    sweeps = {path.stem: read_json(path) for path in sorted(directory.glob("sweeps/*.json"))}
+    remarks = {str(k): str(v) for k, v in read_object(directory / "remarks.json").items()}
+    missing = {str(k): str(v) for k, v in read_object(directory / "missing.json").items()}
+    sweeps = {path.stem: read_object(path) for path in sorted(directory.glob("sweeps/*.json"))}
     return Results(in_order, timings, missing, remarks, others, sweeps)
 
 

@@ -2,8 +2,6 @@
 
 import statistics
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 from scornn.analysis.orthogonality import Series, drift
 from scornn.paper.experiments import Published
@@ -76,13 +74,8 @@ def orthogonality(run: Run) -> Series:
 
 def gradient_moments(run: Run) -> list[tuple[int, list[float]]]:
     """(step, norms for t = 1 … T) of a run's ``gradients.json``."""
-    moments = read_json(run.path / "gradients.json").get("moments", [])
+    moments = read_object(run.path / "gradients.json").get("moments", [])
     return [(int(m["step"]), [float(v) for v in m["norms"]]) for m in moments if isinstance(m, dict)]
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """An object of a JSON file; empty where there is none that can be read."""
-    return read_object(path, [])
 
 
 def _share_of_baseline(run: Run) -> float:
@@ -130,4 +123,4 @@ _EARLY = ("solves", "leaves the baseline", "starts apart")
 
 def audio_mean(run: Run, score: str) -> float | None:
     """A mean score of the audio that was rebuilt from a run's predictions."""
-    return finite(mapping(read_json(run.path / "audio" / "scores.json").get("mean")).get(score))
+    return finite(mapping(read_object(run.path / "audio" / "scores.json").get("mean")).get(score))

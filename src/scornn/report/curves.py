@@ -4,7 +4,7 @@ Colour and marker are the model's; settings of one model differ by dash, and ave
 another one covers shows as its rim, for earlier ones are drawn wider.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -87,9 +87,7 @@ class Panel:
     marks: Sequence[tuple[str, float]] = ()
 
 
-def curves(
-    panels: Sequence[Panel], *, columns: int = 2, size: tuple[float, float] = SIZE, legend: bool = True
-) -> Figure:
+def curves(panels: Sequence[Panel], *, columns: int = 2, legend: bool = True) -> Figure:
     """Panels of curves: faint lines for seeds and a full one for their mean, one legend below for all panels.
 
     For files; on a page, `page.panels` sets each panel by itself, so that they fit narrow screens.
@@ -98,7 +96,6 @@ def curves(
         panels: read row by row. The paper's arrangements: copying, T=1000 beside T=2000 (``columns=2``);
             adding, T=200 over 400 over 750 (``columns=1``); accuracies and gradient norms, side by side.
         columns: panels in a row.
-        size: width and height of one panel in inches.
         legend: ``False`` where the page has the legend.
     """
     with style():
@@ -106,9 +103,9 @@ def curves(
         columns = min(columns, len(panels))
         rows = -(-len(panels) // columns)
         entries = {(c.label, c.line): None for panel in panels for c in panel.curves} if legend else {}
-        per_row = max(1, min(len(entries), int(size[0] * columns / 2.4)))
-        height = size[1] * rows + 0.25 * -(-len(entries) // per_row)
-        figure = Figure(figsize=(size[0] * columns, height), layout="constrained")
+        per_row = max(1, min(len(entries), int(SIZE[0] * columns / 2.4)))
+        height = SIZE[1] * rows + 0.25 * -(-len(entries) // per_row)
+        figure = Figure(figsize=(SIZE[0] * columns, height), layout="constrained")
         all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, panel in zip(all_axes, panels, strict=False):
             _draw(axes, panel)
@@ -136,16 +133,6 @@ def orthogonality(drift: Sequence[Curve], sizes: Sequence[int], xlabel: str = "t
     if sizes:
         marks.append((f"n·eps,\nn = {max(sizes)}", max(sizes) * float(np.finfo(np.float32).eps)))
     return Panel("Orthogonality error", drift, xlabel, "‖WᵀW − I‖, Frobenius", "log", marks)
-
-
-def accuracy(by_title: Mapping[str, Sequence[Curve]]) -> list[Panel]:
-    """Test accuracy by epoch, one panel for each title."""
-    return [Panel(title, drawn, "epoch", "test accuracy", "share") for title, drawn in by_title.items()]
-
-
-def gradients(by_title: Mapping[str, Sequence[Curve]]) -> list[Panel]:
-    """‖∂L/∂h_t‖ against t on a logarithmic axis, one panel for each moment of training."""
-    return [Panel(title, drawn, "t", "‖∂L/∂hₜ‖", "log") for title, drawn in by_title.items()]
 
 
 def describe(panel: Panel) -> str:

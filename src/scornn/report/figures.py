@@ -16,12 +16,11 @@ def bars(
     xlabel: str = "",
     title: str = "",
     log: bool = False,
-    width: float = 7.0,
 ) -> Figure:
     """Horizontal bars, one group for each label and one colour for each series; None is a bar not there."""
     with style():
         series = len(values)
-        figure = Figure(figsize=(width, 0.9 + len(labels) * (0.14 + 0.17 * series)), layout="constrained")
+        figure = Figure(figsize=(7.0, 0.9 + len(labels) * (0.14 + 0.17 * series)), layout="constrained")
         axes = figure.subplots()
         thickness = 0.8 / max(series, 1)
         for k, (name, numbers) in enumerate(values.items()):
@@ -43,11 +42,11 @@ def bars(
         return figure
 
 
-def spectrum(eigenvalues: ArrayLike, colour: int = 0, *, title: str = "", size: float = 3.0) -> Figure:
+def spectrum(eigenvalues: ArrayLike, colour: int = 0) -> Figure:
     """Eigenvalues of W in the complex plane, with the unit circle."""
     with style():
         z = np.asarray(eigenvalues, dtype=complex).ravel()
-        figure = Figure(figsize=(size, size + (0.25 if title else 0)), layout="constrained")
+        figure = Figure(figsize=(3.0, 3.0), layout="constrained")
         axes = figure.subplots()
         turn = np.linspace(0, 2 * np.pi, 181)
         axes.plot(np.cos(turn), np.sin(turn), color=MUTED, linewidth=0.8)
@@ -56,7 +55,6 @@ def spectrum(eigenvalues: ArrayLike, colour: int = 0, *, title: str = "", size: 
         axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel="Re", ylabel="Im")
         axes.set_xticks([-1, 0, 1])
         axes.set_yticks([-1, 0, 1])
-        axes.set_title(short(title))
         return figure
 
 

@@ -188,8 +188,9 @@ def read(path: str | os.PathLike[str]) -> Run:
     return Run(path, config, summary, rows, tuple(notes))
 
 
-def read_object(path: Path, notes: list[str]) -> dict[str, Any]:
+def read_object(path: Path, notes: list[str] | None = None) -> dict[str, Any]:
     """The object in a JSON file; an empty one, and a note, where there is none."""
+    notes = [] if notes is None else notes
     if not path.exists():
         notes.append(f"no {path.name}")
         return {}

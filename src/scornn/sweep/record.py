@@ -104,7 +104,7 @@ def to_json(record: Record) -> str:
 def add(path: Path, results: Path) -> list[Path]:
     """Keep a sweep, or those in the ``OUT`` of `scornn reproduce`, as ``results/sweeps/NAME.json``."""
     found = [path] if (path / FILE).is_file() else sorted(file.parent for file in path.glob(f"sweeps/*/{FILE}"))
-    if found and read_object(path / "plan.json", []).get("scale") == "smoke":
+    if found and read_object(path / "plan.json").get("scale") == "smoke":
         raise UsageError(f"{path} holds sweeps of the scale smoke: they are no result")
     written = []
     for directory in found:

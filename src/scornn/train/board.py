@@ -29,5 +29,5 @@ def opened(directory: Path, step: int) -> Iterator[Write]:
             if isinstance(value, float):
                 writer.add_scalar(f"{name}/{curve}", value, record["step"])
 
-    with closing(SummaryWriter(str(directory), purge_step=step + 1)) as writer:  # type: ignore[no-untyped-call]
+    with closing(SummaryWriter(str(directory), purge_step=step + 1)) as writer:
         yield write
