@@ -5,6 +5,9 @@ The command line prints the message on stderr, without a traceback, and leaves w
 Wrong arguments to layers and functions are plain ``ValueError`` / ``TypeError``, as in torch.
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 def not_installed(what: str, *packages: str) -> str:
     """The message where something needs packages that are missing: the line installs them from anywhere.
@@ -13,6 +16,19 @@ def not_installed(what: str, *packages: str) -> str:
     'an ONNX file needs onnx and onnxruntime: pip install onnx onnxruntime'
     """
     return f"{what} needs {' and '.join(packages)}: pip install {' '.join(packages)}"
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """The end of a message on an unknown word: the nearest known ones, else a list of them.
+
+    >>> suggest("trian", ["train", "resume"]), suggest("x", ["train", "resume"])
+    ('; did you mean train?', '; known: train, resume')
+    """
+    known = list(known)
+    close = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
+    if close:
+        return f"; did you mean {' or '.join(close)}?"
+    return f"; known: {', '.join(known)}" if known else ""
 
 
 class ScornnError(Exception):

@@ -354,5 +354,5 @@ def test_unknown_choices_are_refused(name: str) -> None:
 
 
 def test_unknown_model() -> None:
-    with pytest.raises(ValueError, match="did you mean 'exprnn'"):
+    with pytest.raises(ValueError, match="unknown model 'expnn'; did you mean exprnn"):
         build("expnn", 2, 4)

@@ -5,7 +5,6 @@ A command is a module of this package with ``main(argv) -> int``; the first line
 """
 
 import ast
-import difflib
 import errno
 import os
 import sys
@@ -15,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 from scornn import __version__
-from scornn.errors import ScornnError, UsageError
+from scornn.errors import ScornnError, UsageError, suggest
 
 _ORDER = ("train", "resume", "eval", "export", "report", "sweep", "reproduce", "models", "data", "bench", "doctor")
 _EXAMPLES = """\
@@ -104,9 +103,7 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     name = argv[0].replace("-", "_")
     if name not in commands():
-        close = difflib.get_close_matches(name, commands(), n=1)
-        hint = f"did you mean {close[0]}?" if close else f"the commands are {', '.join(commands())}"
-        raise UsageError(f"unknown command {argv[0]!r}; {hint}")
+        raise UsageError(f"unknown command {argv[0]!r}{suggest(name, commands())}")
     code: int = import_module(f"scornn.cli.{name}").main(argv[1:])
     return code
 

@@ -11,7 +11,6 @@ Examples:
     scornn data verify --data ~/data
 """
 
-import difflib
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from typing import Annotated
 import tyro
 
 from scornn.cli._options import absolute, option, parse
-from scornn.errors import DataError, UsageError
+from scornn.errors import DataError, UsageError, suggest
 
 ACTIONS = ("list", "verify", "path")
 
@@ -35,9 +34,7 @@ class Flags:
 def main(argv: list[str]) -> int:
     flags = parse(Flags, argv, "data", __doc__)
     if flags.action not in ACTIONS:
-        close = difflib.get_close_matches(flags.action, ACTIONS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"expected {', '.join(ACTIONS)}"
-        raise UsageError(f"unknown action {flags.action!r}; {hint}")
+        raise UsageError(f"unknown action {flags.action!r}{suggest(flags.action, ACTIONS)}")
     data = absolute(flags.data)
 
     from scornn.data import catalog, locate

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from torch import nn
 
+from scornn.errors import suggest
 from scornn.nn.layer import RecurrentLayer
 from scornn.nn.recurrent import Recurrent
 
@@ -69,12 +69,7 @@ def build(name: str, input_size: int, hidden_size: int, **options: Any) -> Recur
         ScoRNN(1, 16, rho=8)
     """
     if name not in MODELS:
-        close = difflib.get_close_matches(name, MODELS, n=1)
-        raise ValueError(
-            f"unknown model {name!r}; "
-            + (f"did you mean {close[0]!r}? " if close else "")
-            + f"The models are: {', '.join(MODELS)}"
-        )
+        raise ValueError(f"unknown model {name!r}{suggest(name, MODELS)}")
     return MODELS[name].layer(input_size, hidden_size, **options)
 
 

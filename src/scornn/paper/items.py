@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from scornn.errors import UsageError
+from scornn.errors import UsageError, suggest
 from scornn.paper.presets import presets
-from scornn.train.validate import suggest
 
 
 @dataclass(frozen=True)

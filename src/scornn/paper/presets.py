@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from scornn.errors import UsageError
+from scornn.errors import UsageError, suggest
 from scornn.nn.catalogue import MODELS
 from scornn.paper.experiments import EXPERIMENTS, Preset, read
 from scornn.tasks.catalogue import TASKS, entry_of
 from scornn.train.config import Config, build
 from scornn.train.distributed import default_threads
-from scornn.train.tables import Table, merge
-from scornn.train.validate import suggest
+from scornn.train.tables import Table, flat, merge
 
 _PLAIN: Table = {
     "model": {"hidden": 128},
@@ -74,22 +73,12 @@ def resolve(table: Table) -> tuple[Config, str]:
 
 
 def _origin(preset: Preset, table: Table) -> str:
-    changes = [f"{key} = {value}" for key, value in _changes(preset.config, table) if key not in ("data", "name")]
+    below = flat(preset.config)
+    changed = {key: value for key, value in flat(table).items() if key not in below or below[key] != value}
+    changes = [f"{key} = {value}" for key, value in changed.items() if key not in ("data", "name")]
     if not changes:
         return f"{preset.title} (preset {preset.name})"
     return f"preset {preset.name} ({preset.title}) with {', '.join(changes)}"
-
-
-def _changes(below: Table, above: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """The dotted keys that ``above`` sets to something else than ``below`` has."""
-    changes: list[tuple[str, Any]] = []
-    for key, value in above.items():
-        if isinstance(value, Mapping):
-            inner = below.get(key)
-            changes += _changes(inner if isinstance(inner, dict) else {}, value, f"{prefix}{key}.")
-        elif key not in below or below[key] != value:
-            changes.append((prefix + key, value))
-    return changes
 
 
 def _check_names(task: Mapping[str, Any], model: Mapping[str, Any]) -> None:
@@ -98,7 +87,7 @@ def _check_names(task: Mapping[str, Any], model: Mapping[str, Any]) -> None:
         raise UsageError(f"unknown task {task.get('name')!r}{suggest(str(task.get('name')), tags)}")
     name = model.get("name", "scornn")
     if name not in MODELS:
-        raise UsageError(f"unknown model {name!r}{suggest(str(name), list(MODELS))}")
+        raise UsageError(f"unknown model {name!r}{suggest(str(name), MODELS)}")
 
 
 def _same_task(preset: Preset, task: Mapping[str, Any]) -> bool:

@@ -3,7 +3,6 @@
 Nothing else keeps a list of them: the command line, configs, reports and the paper's presets read this one.
 """
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scornn.errors import UsageError
+from scornn.errors import UsageError, suggest
 from scornn.tasks.base import Task, TaskConfig
 
 Kind = TypeVar("Kind", bound=type[Task])
@@ -110,9 +109,7 @@ def name_of(settings: TaskConfig | Mapping[str, Any]) -> str:
 def find(name: str) -> Entry:
     """The entry of a name on the command line, or a :class:`UsageError` with the nearest."""
     if name not in TASKS:
-        close = difflib.get_close_matches(name, TASKS, n=2, cutoff=0.6)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(TASKS)}"
-        raise UsageError(f"unknown task {name!r}; {hint}")
+        raise UsageError(f"unknown task {name!r}{suggest(name, TASKS)}")
     return TASKS[name]
 
 

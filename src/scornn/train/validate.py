@@ -3,7 +3,6 @@
 Each names the key, the value found and the whole range allowed; an unknown key brings a suggestion.
 """
 
-import difflib
 import json
 import math
 import re
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from scornn.errors import UsageError
+from scornn.errors import UsageError, suggest
 from scornn.train.tables import Table, lookup
 
 T = TypeVar("T")
@@ -28,14 +27,6 @@ def convert(table: Table, type_: type[T]) -> T:
         return msgspec.convert(table, type_)
     except msgspec.ValidationError as error:
         raise UsageError(_explain(error, table, root)) from None
-
-
-def suggest(word: str, known: list[str]) -> str:
-    """ ", did you mean …?" for the nearest known words, else a list of them."""
-    close = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
-    if close:
-        return f"; did you mean {' or '.join(close)}?"
-    return f"; known: {', '.join(known)}" if known else ""
 
 
 def known_keys(type_: inspect.Type, path: tuple[str, ...] = ()) -> list[str]:
