@@ -9,12 +9,11 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self, TextIO, TypeVar
+from typing import Any, BinaryIO, Self
 
 from scornn import durable, plugins
 from scornn.errors import CheckpointError, RunInUseError, StorageError, UsageError
@@ -23,7 +22,6 @@ from scornn.train import checkpoint
 from scornn.train.config import Config, build, config_hash, to_json
 from scornn.train.tables import read
 
-F = TypeVar("F", BinaryIO, TextIO)
 RUNS = Path("runs")
 _BEFORE_CONFIG = re.compile(r"lock|checkpoints|metrics\.jsonl|log\.txt|\.config\.json\.[0-9a-f]+\.tmp")
 """What a run killed in its first moment leaves: nothing to continue, and nothing to lose."""
@@ -50,17 +48,17 @@ def read_config(path: Path, files: Sequence[str] = ()) -> Config:
     return build({**table, "plugins": plugins.load(files) or plugins.load_remembered(table)})
 
 
-def place(config: Config, out: Path | None, root: Path = RUNS, *, join: bool = False) -> tuple[Path, bool]:
-    """Where a run goes, ``out`` or a free name under ``root``, and whether it is already there to be continued.
+def place(config: Config, out: Path | None, *, join: bool = False) -> tuple[Path, bool]:
+    """Where a run goes, ``out`` or a free name under ``runs/``, and whether it is already there to be continued.
 
     A directory that holds a run is refused with the way to continue it; ``join`` continues a run of the same
     config instead. Without ``out``, a run of another config under the same name makes room: the new one gets
     ``-2``, ``-3``, …
     """
-    path, number = out or root / label(config), 1
+    path, number = out or RUNS / label(config), 1
     while out is None and path.is_dir() and _holds_another(config, path):
         number += 1
-        path = root / f"{label(config)}-{number}"
+        path = RUNS / f"{label(config)}-{number}"
     if path.is_symlink() and not path.exists():
         raise StorageError(f"{path} is a broken link; expected a directory or a free name")
     if path.exists() and not path.is_dir():
@@ -125,8 +123,7 @@ class Run:
 
     def __init__(self, path: Path) -> None:
         self.path, self.checkpoints = path, path / "checkpoints"
-        self._metrics: BinaryIO | None = None
-        self._log: TextIO | None = None
+        self._files: dict[str, BinaryIO] = {}
         durable.make_directory(path)
         self._made_lock = not (path / "lock").exists()
         self._lock = self._hold()
@@ -150,22 +147,18 @@ class Run:
             os.write(self._lock, f"{os.getpid()}\n".encode())
             durable.remove_temporaries(self.path)
             checkpoint.clean(self.checkpoints)
-            self._metrics = open(self.path / "metrics.jsonl", "ab")  # noqa: SIM115
-            self._log = open(self.path / "log.txt", "a", encoding="utf-8", buffering=1)  # noqa: SIM115
+            for name in ("metrics.jsonl", "log.txt"):
+                self._files[name] = open(self.path / name, "ab")  # noqa: SIM115
 
     def is_settled(self, step: int) -> bool:
         """Whether the run ended at this step and nothing is left to mend."""
         return _is_finished(self.path, step) and not checkpoint.replaced(self.checkpoints)
 
-    def metrics_bytes(self) -> int:
-        """The length of ``metrics.jsonl``."""
-        with durable.storage_errors(self.path / "metrics.jsonl", "read"), suppress(FileNotFoundError):
-            return (self.path / "metrics.jsonl").stat().st_size
-        return 0
-
     def check_metrics(self, size: int) -> None:
         """Refuse a metrics file that is shorter than it was when a checkpoint was made."""
-        found = self.metrics_bytes()
+        found = 0
+        with durable.storage_errors(self.path / "metrics.jsonl", "read"), suppress(FileNotFoundError):
+            found = (self.path / "metrics.jsonl").stat().st_size
         if found < size:
             raise CheckpointError(
                 f"{self.path / 'metrics.jsonl'} has {found} bytes, but the checkpoint was made when it had {size}: "
@@ -182,56 +175,54 @@ class Run:
 
     def log(self, text: str) -> None:
         """One line in ``log.txt``, with the time."""
-        with durable.storage_errors(self.path / "log.txt"):
-            self._opened(self._log).write(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}\n")
+        with self._opened("log.txt") as file:
+            file.write(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}\n".encode())
+            file.flush()
 
     def append(self, record: Mapping[str, Any]) -> None:
         """One line in ``metrics.jsonl``."""
-        with durable.storage_errors(self.path / "metrics.jsonl"):
-            self._opened(self._metrics).write(json.dumps(record, allow_nan=False).encode() + b"\n")
+        with self._opened("metrics.jsonl") as file:
+            file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
 
     def sync_metrics(self) -> int:
         """Make the metrics durable; return the length of the file, which belongs into the checkpoint."""
-        with durable.storage_errors(self.path / "metrics.jsonl"):
-            self._opened(self._metrics).flush()
-            os.fsync(self._opened(self._metrics).fileno())
-            return os.fstat(self._opened(self._metrics).fileno()).st_size
+        with self._opened("metrics.jsonl") as file:
+            file.flush()
+            os.fsync(file.fileno())
+            return os.fstat(file.fileno()).st_size
 
     def flush_metrics(self) -> None:
         """Let readers see what was appended."""
-        with durable.storage_errors(self.path / "metrics.jsonl"):
-            self._opened(self._metrics).flush()
+        with self._opened("metrics.jsonl") as file:
+            file.flush()
 
     def truncate_metrics(self, size: int) -> None:
         """Drop the lines written after a checkpoint, whose steps will be made again."""
         self.check_metrics(size)
-        with durable.storage_errors(self.path / "metrics.jsonl"):
-            os.ftruncate(self._opened(self._metrics).fileno(), size)
-            os.fsync(self._opened(self._metrics).fileno())
+        with self._opened("metrics.jsonl") as file:
+            os.ftruncate(file.fileno(), size)
+            os.fsync(file.fileno())
 
-    @staticmethod
-    def _opened(file: F | None) -> F:
-        assert file is not None, "open() comes before writing"
-        return file
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[BinaryIO]:
+        with durable.storage_errors(self.path / name):
+            yield self._files[name]
 
     def close(self) -> None:
         """Let go of the directory."""
         with durable.storage_errors(self.path):
             try:
-                for file in (self._metrics, self._log):
-                    if file is not None:
-                        file.close()
+                for file in self._files.values():
+                    file.close()
             finally:
-                if self._metrics is None and self._made_lock:
+                if not self._files and self._made_lock:
                     os.unlink(self.path / "lock")
                 os.close(self._lock)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if error is None:
             self.close()
         else:
