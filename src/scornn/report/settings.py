@@ -13,6 +13,7 @@ from typing import Any
 from scornn.report.curves import Line
 from scornn.report.models import label_and_about, look
 from scornn.report.runs import Run, finite, mapping
+from scornn.train.tables import flat
 
 _PROBLEM = ("length", "permuted", "dataset", "corpus")
 _NOT_A_SETTING = (
@@ -121,17 +122,10 @@ def differing(runs: Sequence[Run]) -> list[str]:
     return [key for key in keys if len({config.get(key, "") for config in configs}) > 1]
 
 
-def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
+def flatten(config: dict[str, Any]) -> dict[str, str]:
     """``{"model": {"hidden": 190}}`` as ``{"model.hidden": "190"}``; what is not set is left out."""
-    flat: dict[str, str] = {}
-    for key, value in config.items():
-        if value is None:
-            continue
-        if isinstance(value, dict) and prefix.count(".") < 8:
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return flat
+    values = {key: value for key, value in flat(config).items() if value is not None}
+    return {k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in values.items()}
 
 
 def _identity(run: Run) -> str:

@@ -117,6 +117,12 @@ def identity(plan: Plan) -> dict[str, Any]:
     return {**settings, **own}
 
 
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """In words the first of the keys in which two identities differ; empty where they are one study."""
+    differ = [key for key in {**there, **here} if there.get(key) != here.get(key)]
+    return "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differ[:3])
+
+
 def check(plan: Plan) -> Plan:
     """Refuse what no trial could run, before anything is made; the plan comes back with its evaluations set."""
     base = resolve(plan.settings)[0]

@@ -49,7 +49,8 @@ def start(plan: Plan, directory: Path, *, quiet: bool = False, tensorboard: bool
     axes = plans.axes(plan)
     plan = msgspec.structs.replace(plan, trials=len(tickets(plan, axes)))
     if (directory / plans.FILE).is_file():
-        _refuse_another(plan, directory)
+        if differ := plans.differences(plans.identity(plans.load(directory)), plans.identity(plan)):
+            raise UsageError(f"{directory} holds a sweep of another config: {differ}; choose another --out")
     elif directory.is_dir() and not all(_BEFORE_PLAN.fullmatch(entry.name) for entry in directory.iterdir()):
         raise UsageError(f"{directory} holds files that are not of a sweep: choose another --out")
     if is_database(plan.storage) or os.sep in plan.storage:
@@ -112,14 +113,6 @@ def describe(plan: Plan) -> list[str]:
         f"{plan.trials} trials by {plan.sampler}, {plan.jobs} at once{how}",
         f"chosen by the {objective.words(plan.weights)}",
     ]
-
-
-def _refuse_another(plan: Plan, directory: Path) -> None:
-    there, here = plans.identity(plans.load(directory)), plans.identity(plan)
-    differ = [key for key in {**there, **here} if there.get(key) != here.get(key)]
-    if differ:
-        said = "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differ[:3])
-        raise UsageError(f"{directory} holds a sweep of another config: {said}; choose another --out")
 
 
 def _run(trials: Trials, quiet: bool, tensorboard: bool | None) -> Result:

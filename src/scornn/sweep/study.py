@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scornn.errors import UsageError
 from scornn.sweep import rho
 from scornn.sweep.owner import Watcher
-from scornn.sweep.plan import Plan, identity
+from scornn.sweep.plan import Plan, differences, identity
 from scornn.sweep.space import Axis, Value, grid
 from scornn.sweep.storage import database_errors, held, is_database, journal_path, open_storage, without_password
 
@@ -74,11 +74,9 @@ class Trials:
             if write:
                 self.study.set_user_attr(_ATTRIBUTE, ours)
             return
-        differ = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
-        if differ:
-            said = "; ".join(f"{key} is {theirs.get(key)} there, {ours.get(key)} here" for key in differ[:3])
+        if differ := differences(theirs, ours):
             raise UsageError(
-                f"the study {self.plan.study!r} is of another config: {said}; choose another --study or --out"
+                f"the study {self.plan.study!r} is of another config: {differ}; choose another --study or --out"
             )
 
     def fill(self) -> None:

@@ -36,10 +36,9 @@ Weights = Literal["raw", "average"]
 
 
 class Outcome(NamedTuple):
-    """A step that was made: the loss of its batch, the norm of its gradient, and whether a process wants to stop."""
+    """A step that was made: the loss of its batch, and whether a process wants to stop."""
 
     loss: float
-    gradient_norm: float
     stop: bool
 
 
@@ -184,7 +183,7 @@ class Engine:
             self.average.update_parameters(self.model)
         if clock:
             clock("optimizer")
-        return Outcome(value, gradient_norm, stopping > 0)
+        return Outcome(value, stopping > 0)
 
     def network(self, weights: Weights = "raw") -> SequenceModel:
         """The network with the weights that are stepped, or with their average, put back on its manifold if need be."""
