@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from scornn.errors import UsageError
 from scornn.sweep import rho
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 _ATTRIBUTE = "scornn"
+State = Literal["WAITING", "RUNNING", "COMPLETE", "PRUNED", "FAIL"]
+"""Optuna's names of what may become of a trial."""
 
 
 def tickets(plan: Plan, axes: Sequence[Axis], given: Sequence[dict[str, Value]] = ()) -> list[dict[str, Value]]:
@@ -49,8 +51,10 @@ class Trials:
     def _open(self, write: bool) -> "Study":
         """The study that is there. Only else a new one: to ask for that writes to a journal."""
         from optuna import create_study, load_study
+        from optuna.samplers import RandomSampler
 
-        given: dict[str, Any] = {"study_name": self.plan.study, "storage": self.storage, "sampler": _any_sampler()}
+        any_sampler = RandomSampler(seed=0)  # until a trial is claimed nothing is drawn
+        given: dict[str, Any] = {"study_name": self.plan.study, "storage": self.storage, "sampler": any_sampler}
         try:
             return load_study(**given)
         except KeyError:
@@ -81,8 +85,6 @@ class Trials:
 
     def fill(self) -> None:
         """Put a ticket for each trial of the plan into the storage, where it is not there yet."""
-        from optuna.trial import TrialState
-
         with self.errors():
             known = {trial.user_attrs.get("ticket") for trial in self.study.get_trials(deepcopy=False)}
             given = [trial.system_attrs["fixed_params"] for trial in self.all()]
@@ -91,9 +93,9 @@ class Trials:
                     self.study.enqueue_trial(values, user_attrs={"ticket": number})
             # Two processes may have filled at once: of each ticket the first one counts.
             counted = {trial.number for trial in self.all()}
-            for trial in self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
-                if trial.number not in counted:
-                    self.close(trial._trial_id, TrialState.FAIL, "duplicate")
+            for trial in self.study.get_trials(deepcopy=False):
+                if trial.state.name == "WAITING" and trial.number not in counted:
+                    self.close(trial._trial_id, "FAIL", "duplicate")
 
     def all(self) -> list["FrozenTrial"]:
         """The trials that count, in the order of their numbers."""
@@ -106,17 +108,17 @@ class Trials:
     def claim(self) -> "Trial | None":
         """A waiting trial that is this process's now; trials of processes that are gone wait again first."""
         from optuna.exceptions import UpdateFinishedTrialError
-        from optuna.trial import Trial, TrialState
+        from optuna.trial import Trial
 
         with held(self._claim_lock()), self.errors():
             self._take_back()
             for trial in self.all():
-                if trial.state != TrialState.WAITING:
+                if trial.state.name != "WAITING":
                     continue
                 with suppress(UpdateFinishedTrialError):
                     # Before the claim too: a process killed right after it must have left its name.
                     self.storage.set_trial_user_attr(trial._trial_id, "owner", self._watcher.me)
-                    if self.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
+                    if self._set(trial._trial_id, "RUNNING"):
                         self.storage.set_trial_user_attr(trial._trial_id, "owner", self._watcher.me)
                         self.study.sampler = self._sampler(trial.number)
                         return Trial(self.study, trial._trial_id)
@@ -129,12 +131,11 @@ class Trials:
 
     def _take_back(self) -> None:
         from optuna.exceptions import UpdateFinishedTrialError
-        from optuna.trial import TrialState
 
         for trial in self.all():
-            if trial.state == TrialState.RUNNING and not self._runs(trial):
+            if trial.state.name == "RUNNING" and not self._runs(trial):
                 with suppress(UpdateFinishedTrialError):
-                    self.storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+                    self._set(trial._trial_id, "WAITING")
 
     def _claim_lock(self) -> Path:
         """One for all processes that can see the journal, or this directory."""
@@ -163,24 +164,25 @@ class Trials:
 
     def release(self, trial_id: int) -> None:
         """Put a trial back, for this or another process to go on with."""
+        with self.errors():
+            self._set(trial_id, "WAITING")
+
+    def _set(self, trial_id: int, state: State, value: float | None = None) -> bool:
         from optuna.trial import TrialState
 
-        with self.errors():
-            self.storage.set_trial_state_values(trial_id, TrialState.WAITING)
+        return self.storage.set_trial_state_values(trial_id, TrialState[state], None if value is None else [value])
 
-    def close(self, trial_id: int, state: Any, outcome: str, value: float | None = None) -> None:
+    def close(self, trial_id: int, state: State, outcome: str, value: float | None = None) -> None:
         """A trial has ended."""
         from optuna.exceptions import UpdateFinishedTrialError
 
         with self.errors(), suppress(UpdateFinishedTrialError):
             self.storage.set_trial_user_attr(trial_id, "outcome", outcome)
-            self.storage.set_trial_state_values(trial_id, state, None if value is None else [value])
+            self._set(trial_id, state, value)
 
     def best(self, count: int = 1) -> list["FrozenTrial"]:
         """The best of the trials that ran to their end, best first."""
-        from optuna.trial import TrialState
-
-        done = [t for t in self.all() if t.state == TrialState.COMPLETE and t.value is not None]
+        done = [t for t in self.all() if t.state.name == "COMPLETE" and t.value is not None]
         sign = -1 if self.plan.objective.goal == "max" else 1
         return sorted(done, key=lambda trial: (sign * (trial.value or 0.0), trial.number))[:count]
 
@@ -196,10 +198,3 @@ class Trials:
         if not here.exists() and made and Path(made, "config.json").is_file():
             return Path(made)
         return here
-
-
-def _any_sampler() -> Any:
-    """Until a trial is claimed nothing is drawn."""
-    from optuna.samplers import RandomSampler
-
-    return RandomSampler(seed=0)

@@ -57,8 +57,6 @@ class Worker:
             return stop.signal or signal.SIGTERM
 
     def _work(self, trial: "Trial", stop: StopRequest) -> int:
-        from optuna.trial import TrialState
-
         trials, trial_id = self.trials, trial._trial_id
         with trials.errors():
             drawn = {axis.key: axis.draw(trial) for axis in trials.axes}
@@ -73,7 +71,7 @@ class Worker:
             twin = next((t for t in trials.best(1 << 30) if t.user_attrs.get("config") == same), None)
             if twin is not None:
                 word = f"{chosen}as trial {twin.number}, which has the same settings"
-                trials.close(trial_id, TrialState.COMPLETE, word, twin.value)
+                trials.close(trial_id, "COMPLETE", word, twin.value)
                 return 0
             if self._gives_up(trial, frozen.user_attrs.get("attempt"), path):
                 return 0
@@ -82,11 +80,11 @@ class Worker:
                 trial.set_user_attr("run", str(path.resolve()))
             return self._train(trial, config, path, stop, chosen.removesuffix("; ") or "done")
         except DivergedError as error:
-            trials.close(trial_id, TrialState.PRUNED, f"diverged: {error}")  # samplers rank it below all others
+            trials.close(trial_id, "PRUNED", f"diverged: {error}")  # samplers rank it below all others
         except RunInUseError:  # a process that was taken for dead: it closes the trial, or dies and lets go
             time.sleep(_POLL_SECONDS)
         except UsageError as error:
-            trials.close(trial_id, TrialState.FAIL, f"refused: {error}")
+            trials.close(trial_id, "FAIL", f"refused: {error}")
         except BaseException:
             trials.release(trial_id)
             raise
@@ -111,8 +109,6 @@ class Worker:
         return Heartbeat(beat)
 
     def _train(self, trial: "Trial", config: Config, path: Path, stop: StopRequest, done: str) -> int:
-        from optuna.trial import TrialState
-
         trials, trial_id = self.trials, trial._trial_id
         watches: list[Watch] = []
 
@@ -131,26 +127,22 @@ class Worker:
             trials.release(trial_id)
             return result.signal
         if result.signal:
-            trials.close(trial_id, TrialState.PRUNED, f"pruned at step {result.summary['steps']}")
+            trials.close(trial_id, "PRUNED", f"pruned at step {result.summary['steps']}")
             return 0
         value, test = figures_of(result.summary, trials.plan.weights, trials.plan.objective)
         with trials.errors():
             trial.set_user_attr("test", test)
-        trials.close(trial_id, TrialState.COMPLETE, done, value)
+        trials.close(trial_id, "COMPLETE", done, value)
         write_best(trials)
         return 0
 
     def _gives_up(self, trial: "Trial", before: Any, path: Path) -> bool:
         """Whether too many processes have died over a trial; another attempt is counted if not."""
-        from optuna.trial import TrialState
-
         found = path / "checkpoints"
         step = max(checkpoint.steps(found), default=0) if found.is_dir() else 0
         count = before[1] + 1 if before and before[0] == step else 1
         if count > _MOST_ATTEMPTS:
-            self.trials.close(
-                trial._trial_id, TrialState.FAIL, f"{_MOST_ATTEMPTS} processes died over it at step {step}"
-            )
+            self.trials.close(trial._trial_id, "FAIL", f"{_MOST_ATTEMPTS} processes died over it at step {step}")
             return True
         with self.trials.errors():
             trial.set_user_attr("attempt", [step, count])
