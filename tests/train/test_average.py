@@ -12,6 +12,8 @@ from scornn.errors import CheckpointError, UsageError
 from scornn.train import checkpoint, program, state
 from scornn.train.config import Config, build, to_table
 from scornn.train.distributed import World
+from scornn.train.engine import Engine, make_task
+from scornn.train.loop import Trainer
 from scornn.train.schedule import Schedule
 
 Small = Callable[..., Config]
@@ -27,7 +29,8 @@ def rows(path: Path, weights: str) -> list[dict[str, Any]]:
 
 
 def test_it_is_the_exponential_average_of_the_parameters(small: Small) -> None:
-    trainer = program._prepare(small(optimizer__average={"decay": 0.6, "warmup": 4}), World())
+    config = small(optimizer__average={"decay": 0.6, "warmup": 4})
+    trainer = Trainer(config, make_task(config), World())
     expected = None
     for number in range(6):
         trainer.engine.step(0, number % 4)
@@ -151,6 +154,6 @@ def test_a_readout_of_two_layers(small: Small, tmp_path: Path) -> None:
     linear, deep = small(), small(model__readout={"width": 7, "dropout": 0.1})
     n, p = 6, 9
     more = (n * 7 + 7 + 7 * p + p) - (n * p + p)
-    counts = [program._prepare(config, World()).engine.parameter_count() for config in (linear, deep)]
+    counts = [Engine(config, make_task(config), World()).parameter_count() for config in (linear, deep)]
     assert counts[1] - counts[0] == more
     assert start(deep, tmp_path / "run").summary["finished"]

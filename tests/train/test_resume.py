@@ -17,7 +17,7 @@ from scornn.errors import CheckpointError, DivergedError, UsageError
 from scornn.train import checkpoint, program, provenance, state
 from scornn.train.config import Config
 from scornn.train.distributed import World
-from scornn.train.engine import Engine, Weights
+from scornn.train.engine import Engine, Weights, make_task
 from scornn.train.loop import Trainer, check_belongs
 from scornn.train.signals import StopRequest
 
@@ -103,7 +103,7 @@ def test_with_rates_that_fall(
 
 def test_rates_are_halved_in_the_steps_that_are_said(small: Small) -> None:
     config = small(steps=11, optimizer__schedule={"kind": "halving", "every": 5})
-    trainer = program._prepare(config, World())
+    trainer = Trainer(config, make_task(config), World())
     trainer.run()
     for name, rule in (("rest", config.optimizer.rest), ("recurrent", config.optimizer.recurrent)):
         (group,) = trainer.engine.optimizers[name].param_groups

@@ -14,9 +14,9 @@ from scornn.deploy.frozen import Frozen
 from scornn.errors import UsageError
 from scornn.nn import SequenceModel
 from scornn.tasks.catalogue import find as find_task
+from scornn.tasks.catalogue import name_of
 from scornn.train import state
 from scornn.train.engine import Weights, build_model
-from scornn.train.run import task_name
 from scornn.train.weights import Stored, find
 
 
@@ -94,6 +94,6 @@ def of(stored: Stored, device: torch.device | str = "cpu") -> Network:
 
 def describe(stored: Stored) -> Task:
     """The task of stored weights."""
-    kind = find_task(task_name(stored.config)).kind
-    shape = (kind.input_size, kind.output_size, kind.read)
-    return Task(task_name(stored.config), *shape, kind.headline, kind.goal)
+    name = name_of(stored.config.task)
+    kind = find_task(name).kind
+    return Task(name, kind.input_size, kind.output_size, kind.read, kind.headline, kind.goal)

@@ -14,12 +14,13 @@ from typing import Any
 from scornn import ops, plugins
 from scornn.errors import CheckpointError, DivergedError, UsageError
 from scornn.tasks import Task
+from scornn.tasks.catalogue import name_of
 from scornn.train import checkpoint, progress, provenance, state
 from scornn.train.config import Config, build, config_hash, differences, to_table
 from scornn.train.distributed import World
 from scornn.train.engine import Clock, Engine, Weights
 from scornn.train.progress import Figures, Silent
-from scornn.train.run import Run, label, task_name
+from scornn.train.run import Run, label
 from scornn.train.signals import StopRequest
 
 Metrics = dict[str, float]
@@ -105,7 +106,8 @@ class Trainer:
         self.splits = [split for split in task.splits if split != "train"]
         self.run_directory: Run | None = None
         self.display = Silent(Figures(self.total, task.baseline, task.headline))
-        self._viewers: list[Callable[[Mapping[str, Any]], None]] = []
+        self.viewers: list[Callable[[Mapping[str, Any]], None]] = []
+        """Each gets every line of the metrics."""
         self._data = task.fingerprint()
         self._unlogged: list[str] = []
         self._check_stop_when()
@@ -118,10 +120,6 @@ class Trainer:
         for text in self._unlogged:
             run.log(text)
         self._unlogged = []
-
-    def send_records_to(self, viewer: Callable[[Mapping[str, Any]], None]) -> None:
-        """Give each line of the metrics to a viewer too."""
-        self._viewers.append(viewer)
 
     def resume(self, saved: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint of the same config and data. Nothing is written."""
@@ -297,7 +295,7 @@ class Trainer:
         record["seconds"] = round(self.ledger.seconds, 6)
         if self.run_directory:
             self.run_directory.append(record)
-        for viewer in self._viewers:
+        for viewer in self.viewers:
             viewer(record)
 
     def save(self) -> None:
@@ -328,7 +326,7 @@ class Trainer:
         """What ``summary.json`` holds."""
         ledger = self.ledger
         return {
-            "task": task_name(self.config),
+            "task": name_of(self.config.task),
             "model": self.config.model.name,
             "name": label(self.config),
             "parameters": self.engine.parameter_count(),

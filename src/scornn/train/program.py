@@ -5,7 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,15 +62,12 @@ def start(
     write_board = board.wanted(tensorboard)
     config, weights = _weights_of(start_from, config, start_weights)
     _check_device(config)
-    world = distributed.start(config.device)
-    try:
-        trainer = _prepare(config, world)
+    with closing(distributed.start(config.device)) as world:
+        trainer = Trainer(config, _task(config), world)  # refuses data, sizes and options before a directory is made
         if weights is not None:
             state.restore_model(trainer.engine.model, weights)
         path, there = world.from_first(lambda: _as_json(place(config, out, join=world.launched)))
         return _train(trainer, Path(path), there, display or (Silent if quiet else show), write_board)
-    finally:
-        world.close()
 
 
 def resume(
@@ -100,11 +97,9 @@ def resume(
     if data is not None:
         config = msgspec.structs.replace(config, data=str(data))
     _check_device(config)
-    world = distributed.start(config.device)
-    try:
-        return _train(_prepare(config, world), path, True, display or (Silent if quiet else show), write_board)
-    finally:
-        world.close()
+    with closing(distributed.start(config.device)) as world:
+        trainer = Trainer(config, _task(config), world)
+        return _train(trainer, path, True, display or (Silent if quiet else show), write_board)
 
 
 def evaluate(
@@ -195,11 +190,6 @@ def _check_device(config: Config) -> None:
         raise UsageError("device = cuda: PyTorch finds no GPU here; expected cpu, or a PyTorch and a driver with CUDA")
 
 
-def _prepare(config: Config, world: World) -> Trainer:
-    """All that can be refused before a directory is made: data, sizes, options."""
-    return Trainer(config, _task(config), world)
-
-
 def _as_json(placed: tuple[Path, bool]) -> tuple[str, bool]:
     return str(placed[0]), placed[1]
 
@@ -227,9 +217,8 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_bo
             trainer.save()  # the run no longer needs the other one
         if run is not None:
             if write_board:
-                trainer.send_records_to(stack.enter_context(board.opened(path / "tensorboard", trainer.ledger.step)))
-            for write in watch.opened(path, to_table(trainer.config), stack, trainer.warn):
-                trainer.send_records_to(write)
+                trainer.viewers.append(stack.enter_context(board.opened(path / "tensorboard", trainer.ledger.step)))
+            trainer.viewers += watch.opened(path, to_table(trainer.config), stack, trainer.warn)
             run.log(f"training from step {trainer.ledger.step}, code {provenance.code_version()}")
         try:
             number = trainer.run()

@@ -29,13 +29,8 @@ _BEFORE_CONFIG = re.compile(r"lock|checkpoints|metrics\.jsonl|log\.txt|\.config\
 
 def label(config: Config) -> str:
     """The run's name: its own if it has one, else task and length, model, size and seed."""
-    parts = (task_name(config), getattr(config.task, "length", None), config.model.name, config.model.hidden)
+    parts = (name_of(config.task), getattr(config.task, "length", None), config.model.name, config.model.hidden)
     return config.name or "-".join(str(part) for part in (*parts, f"s{config.seed}") if part is not None)
-
-
-def task_name(config: Config) -> str:
-    """The task as the command line calls it."""
-    return name_of(config.task)
 
 
 def read_config(path: Path, files: Sequence[str] = ()) -> Config:

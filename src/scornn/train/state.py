@@ -23,7 +23,7 @@ def capture(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[
     """(model tensors, training tensors, plain values): what :func:`restore` takes."""
     training = _generators(engine.world)
     plain: dict[str, Any] = {"optimizer": {}, "random": _python_generators()}
-    names = _names(engine)
+    names = {id(parameter): name for name, parameter in engine.model.named_parameters()}
     for group, optimizer in engine.optimizers.items():
         for parameter, state in optimizer.state.items():
             for key, value in state.items():
@@ -118,10 +118,6 @@ def _python_generators() -> dict[str, Any]:
         "python": [version, list(words), gauss],
         "numpy": [kind, [int(key) for key in keys], int(position), int(has_gauss), float(cached)],
     }
-
-
-def _names(engine: Engine) -> dict[int, str]:
-    return {id(parameter): name for name, parameter in engine.model.named_parameters()}
 
 
 def _owned(engine: Engine, group: str) -> set[int]:
