@@ -129,7 +129,7 @@ def last(results: Iterator[dict[str, float]]) -> dict[str, float]:
     return final
 
 
-def peak_flops(threads: int, seconds: float = 0.05, repeats: int = 8) -> float | None:
+def peak_flops(threads: int) -> float | None:
     """The most float32 operations in a second that ``threads`` threads reached with fused multiply-adds alone."""
     kernel = library.load()
     if isinstance(kernel, str):
@@ -137,9 +137,9 @@ def peak_flops(threads: int, seconds: float = 0.05, repeats: int = 8) -> float |
     iterations, best = 100_000, 0.0
     begun = time.perf_counter()
     kernel.peak(0, kernel.isa, iterations)
-    iterations = int(iterations * seconds / (time.perf_counter() - begun)) + 1
+    iterations = int(iterations * 0.05 / (time.perf_counter() - begun)) + 1
     with ThreadPoolExecutor(threads) as pool:
-        for _ in range(repeats):
+        for _ in range(8):
             begun = time.perf_counter()
             done = sum(pool.map(lambda _: kernel.peak(0, kernel.isa, iterations), range(threads)))
             best = max(best, done / (time.perf_counter() - begun))
@@ -164,7 +164,7 @@ def peak_memory(step: Step) -> int | None:
     return 1024 * (kilobytes("VmHWM") - before)
 
 
-def measure_shape(shape: Shape, peak: float | None, rounds: int, progress: Callable[[], None]) -> dict[str, Any]:
+def measure_shape(shape: Shape, rounds: int, progress: Callable[[], None]) -> dict[str, Any]:
     """Milliseconds, GFLOP/s, memory and ratios of every contender on one shape."""
     steps = Contenders(shape).steps()
     best: dict[str, float] = {}
@@ -176,7 +176,6 @@ def measure_shape(shape: Shape, peak: float | None, rounds: int, progress: Calla
     result["milliseconds"] = {name: 1e3 * seconds for name, seconds in best.items()}
     result["gflops"] = {name: shape.flops / best[name] / 1e9 for name in best if name != "lstm"}
     result["times_faster_than"] = {name: best[name] / best[ours] for name in best if name != ours}
-    result["share_of_peak"] = shape.flops / best[ours] / peak if peak else None
     result["peak_memory"] = {name: peak_memory(step) for name, step in steps.items()}
     result["state_bytes"] = shape.state_bytes
     cayley = last(shortest({"cayley": cayley_step(shape.n, shape.use != "inference")}, 5))["cayley"]

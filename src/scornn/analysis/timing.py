@@ -65,11 +65,11 @@ def seconds_per_step(
     }
 
 
-def minutes_per_epoch(measured: dict[str, Any], steps: int = EPOCH) -> float:
-    """An epoch of this many steps at the median speed.
+def minutes_per_epoch(measured: dict[str, Any]) -> float:
+    """The paper's epoch at the median speed.
 
     Example:
         >>> minutes_per_epoch({"seconds_per_step": 0.06})
         1.1
     """
-    return round(float(measured["seconds_per_step"]) * steps / 60, 12)
+    return round(float(measured["seconds_per_step"]) * EPOCH / 60, 12)

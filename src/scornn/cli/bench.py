@@ -31,6 +31,8 @@ from typing import Annotated, Any
 from scornn.cli._options import flag, option, parse
 from scornn.errors import UsageError
 
+Rows = list[list[str]]
+
 
 @dataclass(frozen=True)
 class Flags:
@@ -62,35 +64,33 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"unknown shape {flags.shape!r}; the shapes are {', '.join(names)}")
     if flags.threads:
         torch.set_num_threads(flags.threads)
-    if flags.linear:
-        return _linear(flags)
-    if flags.training or flags.models or flags.deployed:
-        return _program(flags)
-    report = _measure(flags, [shape for shape in bench.SHAPES if flags.shape in (None, shape.name)])
+    rounds = flags.rounds or (bench.LEAST_ROUNDS if flags.quick else 15)
+    of_program = flags.training or flags.models or flags.deployed
+    measure = _linear if flags.linear else _program if of_program else _recurrence
+    report, tables = measure(flags, rounds)
     if flags.json:
         print(json.dumps(report, indent=2))
-    else:
-        _show(report, flags.markdown)
+        return 0
+    if measure is _recurrence:
+        print(_headline(report))
+    for number, rows in enumerate(tables):
+        if number:
+            print()
+        _table(rows, flags.markdown)
     return 0
 
 
-def _linear(flags: Flags) -> int:
+def _linear(flags: Flags, rounds: int) -> tuple[dict[str, Any], list[Rows]]:
     from rich.console import Console
 
     from scornn.analysis import bench_linear
 
     with Console(stderr=True).status("linear memory") as status:
-        report = bench_linear.measure(flags.rounds or (5 if flags.quick else 15), status.update)
-    if flags.json:
-        print(json.dumps(report, indent=2))
-        return 0
-    _table(bench_linear.rows(report), flags.markdown)
-    print()
-    _table(bench_linear.growth_rows(report), flags.markdown)
-    return 0
+        report = bench_linear.measure(rounds, status.update)
+    return report, [bench_linear.rows(report), bench_linear.growth_rows(report)]
 
 
-def _program(flags: Flags) -> int:
+def _program(flags: Flags, rounds: int) -> tuple[dict[str, Any], list[Rows]]:
     from rich.console import Console
 
     from scornn.cli import _bench_program as program
@@ -100,26 +100,21 @@ def _program(flags: Flags) -> int:
     if flags.model is not None and flags.model not in MODELS:
         raise UsageError(f"unknown model {flags.model!r}; the models are {', '.join(MODELS)}")
     report: dict[str, Any] = {}
+    tables = []
     with Console(stderr=True).status("training steps") as status:
         if flags.training:
             report |= program.training(flags.data, steps=20 if flags.quick else 50)
+            tables.append(program.training_rows(report))
         if flags.models:
             report |= program.models(flags.data, flags.model, status.update)
+            tables.append(program.model_rows(report))
         if flags.deployed:
-            report["deployed"] = deployed.measure(flags.rounds or (5 if flags.quick else 15))
-    if flags.json:
-        print(json.dumps(report, indent=2))
-        return 0
-    if flags.training:
-        _table(program.training_rows(report), flags.markdown)
-    if flags.models:
-        _table(program.model_rows(report), flags.markdown)
-    if flags.deployed:
-        _table(deployed.rows(report["deployed"]), flags.markdown)
-    return 0
+            report["deployed"] = deployed.measure(rounds)
+            tables.append(deployed.rows(report["deployed"]))
+    return report, tables
 
 
-def _measure(flags: Flags, shapes: list[Any]) -> dict[str, Any]:
+def _recurrence(flags: Flags, rounds: int) -> tuple[dict[str, Any], list[Rows]]:
     import torch
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -128,17 +123,16 @@ def _measure(flags: Flags, shapes: list[Any]) -> dict[str, Any]:
     from scornn.ops import backends, library
     from scornn.train import provenance
 
-    rounds = flags.rounds or (bench.LEAST_ROUNDS if flags.quick else 15)
+    shapes = [shape for shape in bench.SHAPES if flags.shape in (None, shape.name)]
     if flags.quick:
         shapes = [dataclasses.replace(s, T=s.T // 4) if s.T >= 400 and s.use != "inference" else s for s in shapes]
     growth = flags.shape is None
-    kernel = library.load()
     report: dict[str, Any] = {
         "machine": provenance.machine(),
         "versions": provenance.versions(),
         "threads": torch.get_num_threads(),
         "backends": backends(),
-        "instruction_set": None if isinstance(kernel, str) else kernel.isa_name,
+        "instruction_set": library.instruction_set(),
         "quick": flags.quick,
         "rounds": rounds,
     }
@@ -150,36 +144,27 @@ def _measure(flags: Flags, shapes: list[Any]) -> dict[str, Any]:
         report["shapes"] = []
         for shape in shapes:
             bar.update(task, description=shape.name)
-            report["shapes"].append(bench.measure_shape(shape, peaks[0], rounds, lambda: bar.advance(task)))
+            report["shapes"].append(bench.measure_shape(shape, rounds, lambda: bar.advance(task)))
             peaks.append(bench.peak_flops(torch.get_num_threads()))
         if growth:
             bar.update(task, description="growth")
             report |= bench.measure_growth(rounds, lambda: bar.advance(task))
-    _against_the_best_peak(report, [peak for peak in peaks if peak])
-    return report
+    known = [peak for peak in peaks if peak]  # measured between the shapes too, and the highest counts for all of them
+    report["peak_gflops"] = max(known) / 1e9 if known else None
+    for row in report["shapes"]:
+        row["share_of_peak"] = row["gflops"][row["contender"]] / report["peak_gflops"] if known else None
+    return report, [_shape_rows(report), *([_growth_rows(report)] if growth else [])]
 
 
-def _against_the_best_peak(report: dict[str, Any], peaks: list[float]) -> None:
-    """The peak is measured between the shapes too, and the highest counts for all of them."""
-    report["peak_gflops"] = max(peaks) / 1e9 if peaks else None
-    for shape in report["shapes"]:
-        if peaks:
-            shape["share_of_peak"] = shape["gflops"][shape["contender"]] / report["peak_gflops"]
-
-
-def _show(report: dict[str, Any], markdown: bool) -> None:
+def _headline(report: dict[str, Any]) -> str:
     machine = report["machine"]
     peak = f"{report['peak_gflops']:.0f} GFLOP/s" if report["peak_gflops"] else "unknown"
     kernel = report["instruction_set"] or report["backends"]["native"]
-    print(f"{machine['processor']}, {machine['cores']} cores, {report['threads']} threads, torch ", end="")
-    print(f"{report['versions']['torch']}, kernel {kernel}, FMA peak {peak}, float32.\n")
-    _table(_shape_rows(report), markdown)
-    if "long" in report:
-        print()
-        _table(_growth_rows(report), markdown)
+    here = f"{machine['processor']}, {machine['cores']} cores, {report['threads']} threads"
+    return f"{here}, torch {report['versions']['torch']}, kernel {kernel}, FMA peak {peak}, float32.\n"
 
 
-def _shape_rows(report: dict[str, Any]) -> list[list[str]]:
+def _shape_rows(report: dict[str, Any]) -> Rows:
     contender = report["shapes"][0]["contender"]
     peers = [peer for peer in ("naive", "rnn", "lstm") if peer != contender]
     names = {"rnn": "RNN", "lstm": "LSTM"}
@@ -200,7 +185,7 @@ def _shape_rows(report: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _growth_rows(report: dict[str, Any]) -> list[list[str]]:
+def _growth_rows(report: dict[str, Any]) -> Rows:
     rows = [["growth", "measured"]]
     rows += [[f"cost of {g['change']}", f"× {g['cost']:.2f}"] for g in report["growth"]]
     long = report["long"]
@@ -208,7 +193,7 @@ def _growth_rows(report: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _table(rows: list[list[str]], markdown: bool) -> None:
+def _table(rows: Rows, markdown: bool) -> None:
     if markdown:
         for number, row in enumerate(rows):
             print(f"| {' | '.join(row)} |")

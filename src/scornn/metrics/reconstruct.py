@@ -47,19 +47,19 @@ class Prediction:
     frames: NDArray[np.float32]
 
 
-def predictions(model: nn.Module, task: Speech, split: str = "test") -> Iterator[Prediction]:
-    """What a model predicts for every utterance of a split."""
+def predictions(model: nn.Module, task: Speech) -> Iterator[Prediction]:
+    """What a model predicts for every test utterance."""
     parameter = next(model.parameters())
     training = model.training
     model.eval()
     try:
-        for step in range(task.num_batches(split)):
-            batch = task.batch(split, 0, step)
+        for step in range(task.num_batches("test")):
+            batch = task.batch("test", 0, step)
             with torch.no_grad():
                 outputs = model(batch.inputs.to(parameter.device, parameter.dtype), batch.lengths)
             frames = outputs.float().cpu().numpy()
             lengths = [] if batch.lengths is None else batch.lengths.tolist()
-            for column, (index, length) in enumerate(zip(task.members(split, 0, step), lengths, strict=True)):
+            for column, (index, length) in enumerate(zip(task.members("test", 0, step), lengths, strict=True)):
                 yield Prediction(int(index), frames[:length, column])
     finally:
         model.train(training)
