@@ -7,7 +7,7 @@ from torch import Tensor
 
 from scornn import ops
 from scornn.nn.base import DenseRecurrentLayer, RecurrentMatrix
-from scornn.nn.checks import under_autocast
+from scornn.nn.checks import check_integer, under_autocast
 from scornn.ops.activations import ACTIVATIONS
 
 
@@ -93,6 +93,5 @@ class Cell(RecurrentCell):
 def suffix_of(layer: DenseRecurrentLayer, k: int, direction: int) -> str:
     """What the names of layer ``k`` in one direction end with."""
     for name, value, end in (("k", k, layer.num_layers), ("direction", direction, layer.num_directions)):
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < end:
-            raise ValueError(f"{name} must be an integer in 0..{end - 1} for this layer, got {value!r}")
+        check_integer(name, value, 0, end - 1)
     return layer.suffixes()[k * layer.num_directions + direction]

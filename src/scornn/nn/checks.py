@@ -43,6 +43,22 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
     return value
 
 
+def check_integer(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """The value, an integer in ``low..high``; without ``high`` at least ``low``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
+        allowed = f"of at least {low}" if high is None else f"in {low}..{high}"
+        raise ValueError(f"{name} must be an integer {allowed}, got {value!r}")
+    return value
+
+
+def check_rho(rho: Any, n: int) -> int:
+    if isinstance(rho, bool) or not isinstance(rho, int):
+        raise TypeError(f"rho should be of type int, got: {type(rho).__name__}")
+    if not 0 <= rho <= n:
+        raise ValueError(f"rho, the number of −1 in D, must lie in 0..{n} for hidden_size={n}; got {rho}")
+    return rho
+
+
 def check_sizes(**sizes: int) -> None:
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int):

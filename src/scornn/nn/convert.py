@@ -9,7 +9,8 @@ from torch import nn
 
 from scornn.nn.base import DenseRecurrentLayer
 from scornn.nn.goru import GORU
-from scornn.nn.scornn import NONLINEARITIES, ScoRNN
+from scornn.nn.scornn import ScoRNN
+from scornn.ops.activations import REAL
 
 
 @torch.no_grad()
@@ -35,10 +36,8 @@ def convert(layer: nn.Module, model: str = "scornn") -> ScoRNN:
     name = type(layer).__name__
     if not isinstance(layer, DenseRecurrentLayer) or isinstance(layer, GORU):
         raise TypeError(f"convert: the recurrence of {name} is not one dense matrix, so no ScoRNN gives its outputs")
-    if layer.activation not in NONLINEARITIES:
-        raise ValueError(
-            f"convert: {name} has the nonlinearity {layer.activation}; ScoRNN has {', '.join(NONLINEARITIES)}"
-        )
+    if layer.activation not in REAL:
+        raise ValueError(f"convert: {name} has the nonlinearity {layer.activation}; ScoRNN has {', '.join(REAL)}")
     weight = layer.tensor("weight_ih_l0")
     more: dict[str, Any] = {
         "device": weight.device,

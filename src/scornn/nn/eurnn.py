@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from scornn.nn.base import DenseRecurrentLayer, check_choice, precise
 from scornn.nn.catalogue import model
+from scornn.nn.checks import check_integer
 from scornn.nn.unitary import UnitaryRecurrentLayer
 from scornn.ops import rotations
 
@@ -20,10 +21,7 @@ PRODUCT_FROM_WITHOUT_KERNEL = 1000
 
 def check_rotations(n: int, style: str, capacity: int) -> None:
     check_choice("style", style, rotations.STYLES)
-    if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
-        raise ValueError(
-            f"capacity, the number of layers of rotations, must be an integer of at least 1; got {capacity!r}"
-        )
+    check_integer("capacity, the number of layers of rotations,", capacity, 1)
     if style == "fft" and n & (n - 1):
         raise ValueError(f'style="fft" needs a hidden_size that is a power of two, got {n}')
 

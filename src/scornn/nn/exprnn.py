@@ -9,11 +9,11 @@ from scornn.functional import skew
 from scornn.nn import init
 from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision, precise
 from scornn.nn.catalogue import model
-from scornn.nn.checks import has_values
+from scornn.nn.checks import check_integer, has_values
+from scornn.ops.activations import REAL
 from scornn.ops.custom import under_transform
 from scornn.ops.exponential import skew_exponential
 
-NONLINEARITIES = ("modrelu", "relu", "leaky_relu", "tanh", "identity")
 STARTS = {"henaff": init.rotation_angles_, "cayley": init.cayley_rotations_}
 
 
@@ -66,7 +66,7 @@ class ExpRNN(OrthogonalRecurrentLayer):
         backend: str = "auto",
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        self.activation = check_choice("nonlinearity", nonlinearity, NONLINEARITIES)
+        self.activation = check_choice("nonlinearity", nonlinearity, REAL)
         self.start = check_choice("start", start, tuple(STARTS))
         self.nonlinearity, self.backend = nonlinearity, backend
         self.build(device, dtype)
@@ -148,9 +148,8 @@ class DTriv(ExpRNN):
         rebase_every: int | None = 100,
         backend: str = "auto",
     ) -> None:
-        whole = isinstance(rebase_every, int) and not isinstance(rebase_every, bool)
-        if rebase_every is not None and not (whole and rebase_every >= 1):
-            raise ValueError(f"rebase_every must be an integer of at least 1, or None; got {rebase_every!r}")
+        if rebase_every is not None:
+            check_integer("rebase_every, where it is not None,", rebase_every, 1)
         size = (input_size, hidden_size, num_layers, nonlinearity, bias, batch_first, dropout, bidirectional)
         super().__init__(*size, device, dtype, start=start, backend=backend)
         self.rebase_every = rebase_every

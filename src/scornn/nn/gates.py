@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice, full_precision
+from scornn.nn.checks import check_choice, check_integer, full_precision
 from scornn.nn.layer import RecurrentLayer
 from scornn.ops import gated, native
 from scornn.ops.custom import under_transform
@@ -151,10 +151,8 @@ class LSTM(GatedLayer):
         backend: str = "auto",
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        if isinstance(proj_size, bool) or not isinstance(proj_size, int) or not 0 <= proj_size < hidden_size:
-            raise ValueError(f"proj_size must be an integer in 0..{hidden_size - 1} (hidden_size), got {proj_size!r}")
         self.forget_bias, self.backend = forget_bias, check_choice("backend", backend, self.BACKENDS)
-        self.proj_size = proj_size
+        self.proj_size = check_integer("proj_size", proj_size, 0, hidden_size - 1)
         self.build(device, dtype)
 
     @property

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from scornn import ops
 from scornn.nn.base import Head, OrthogonalRecurrentLayer, check_choice, full_precision, precise
 from scornn.nn.catalogue import model
+from scornn.nn.checks import check_rho
 from scornn.nn.convert import convert
 from scornn.nn.recurrent import States
 from scornn.nn.scornn import ScoRNN
@@ -103,16 +104,11 @@ class LinearMemory(OrthogonalRecurrentLayer):
         self.build(device, dtype)
 
     def _check_rho(self, rho: int | Sequence[int]) -> tuple[int, ...]:
-        n, count = self.hidden_size, len(self.suffixes())
+        count = len(self.suffixes())
         every = (rho,) * count if isinstance(rho, int) else tuple(rho)
         if len(every) != count:
             raise ValueError(f"rho: expected one number for each of the {count} layers and directions, got {rho!r}")
-        for one in every:
-            if isinstance(one, bool) or not isinstance(one, int):
-                raise TypeError(f"rho should be of type int, got: {type(one).__name__}")
-            if not 0 <= one <= n:
-                raise ValueError(f"rho, the number of −1 in D, must lie in 0..{n} for hidden_size={n}; got {one}")
-        return every
+        return tuple(check_rho(one, self.hidden_size) for one in every)
 
     def _rho_of(self, suffix: str) -> int:
         return self.rho[self.suffixes().index(suffix)]

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, precise
 from scornn.nn.catalogue import model
-
-NONLINEARITIES = ("leaky_relu", "relu", "tanh", "identity", "modrelu")
+from scornn.nn.checks import check_integer
+from scornn.ops.activations import REAL
 
 
 def householder_product(U: Tensor) -> Tensor:
@@ -87,10 +87,9 @@ class ORNN(OrthogonalRecurrentLayer):
         backend: str = "auto",
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        self.activation = check_choice("nonlinearity", nonlinearity, NONLINEARITIES)
+        self.activation = check_choice("nonlinearity", nonlinearity, REAL)
         k = max(hidden_size // 8, 1) if reflections is None else reflections
-        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= hidden_size:
-            raise ValueError(f"reflections must be an integer in 1..{hidden_size} (hidden_size), got {k!r}")
+        check_integer("reflections", k, 1, hidden_size)
         self.nonlinearity, self.reflections, self.learn_h0, self.backend = nonlinearity, k, learn_h0, backend
         self.build(device, dtype)
 

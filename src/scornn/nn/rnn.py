@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from scornn.nn.base import DenseRecurrentLayer, check_choice
 from scornn.nn.catalogue import model
 from scornn.nn.spectral import soft_orthogonality
-
-NONLINEARITIES = ("tanh", "relu", "leaky_relu", "identity", "modrelu")
+from scornn.ops.activations import REAL
 
 
 @model(
@@ -65,7 +64,7 @@ class RNN(DenseRecurrentLayer):
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         nonlinearity = self.default_nonlinearity if nonlinearity is None else nonlinearity
-        self.activation = check_choice("nonlinearity", nonlinearity, NONLINEARITIES)
+        self.activation = check_choice("nonlinearity", nonlinearity, REAL)
         if not 0 <= soft_orthogonality < float("inf"):
             raise ValueError(f"soft_orthogonality must be a finite number of at least 0, got {soft_orthogonality}")
         self.nonlinearity, self.learn_h0, self.backend = nonlinearity, learn_h0, backend

@@ -10,11 +10,10 @@ from scornn.nn import init
 from scornn.nn.base import OrthogonalMatrix, OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
 from scornn.nn.cell import RecurrentCell, suffix_of
-from scornn.nn.checks import check_sizes, full_precision, has_values, precise
+from scornn.nn.checks import check_choice, check_integer, check_rho, check_sizes, full_precision, has_values, precise
 from scornn.nn.recurrent import States
 from scornn.ops import krylov
-
-NONLINEARITIES = ("modrelu", "relu", "leaky_relu", "tanh", "identity")
+from scornn.ops.activations import REAL
 
 
 class _ScaledCayley(OrthogonalMatrix):
@@ -28,22 +27,10 @@ class _ScaledCayley(OrthogonalMatrix):
 
     def _settings(self, nonlinearity: str, rho: int | None, bandwidth: int | None, backend: str) -> None:
         n = self.hidden_size
-        if nonlinearity not in NONLINEARITIES:
-            raise ValueError(
-                f"Unknown nonlinearity {nonlinearity!r}. Select from {', '.join(map(repr, NONLINEARITIES))}."
-            )
-        rho = n // 2 if rho is None else rho
-        if isinstance(rho, bool) or not isinstance(rho, int):
-            raise TypeError(f"rho should be of type int, got: {type(rho).__name__}")
-        if not 0 <= rho <= n:
-            raise ValueError(f"rho, the number of −1 in D, must lie in 0..{n} for hidden_size={n}; got {rho}")
-        whole = isinstance(bandwidth, int) and not isinstance(bandwidth, bool)
-        if bandwidth is not None and not (whole and 0 <= bandwidth < n):
-            raise ValueError(f"bandwidth must be an integer in 0..{n - 1} for hidden_size={n}, got {bandwidth!r}")
-        if backend not in self.BACKENDS:
-            raise ValueError(f"unknown backend {backend!r}; expected one of {', '.join(self.BACKENDS)}")
-        self.nonlinearity = self.activation = nonlinearity
-        self.rho, self.bandwidth, self.backend = rho, bandwidth, backend
+        self.nonlinearity = self.activation = check_choice("nonlinearity", nonlinearity, REAL)
+        self.rho = n // 2 if rho is None else check_rho(rho, n)
+        self.bandwidth = None if bandwidth is None else check_integer("bandwidth", bandwidth, 0, n - 1)
+        self.backend = check_choice("backend", backend, self.BACKENDS)
 
     def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
         band = self.hidden_size - 1 if self.bandwidth is None else self.bandwidth

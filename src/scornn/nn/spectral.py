@@ -9,8 +9,7 @@ from scornn.functional import orthogonality_error, scaled_cayley, skew
 from scornn.nn import init
 from scornn.nn.base import DenseRecurrentLayer, check_choice, precise
 from scornn.nn.catalogue import model
-
-NONLINEARITIES = ("tanh", "relu", "leaky_relu", "identity", "modrelu")
+from scornn.ops.activations import REAL
 
 
 def soft_orthogonality(model: nn.Module) -> Tensor:
@@ -91,7 +90,7 @@ class SpectralRNN(DenseRecurrentLayer):
         backend: str = "auto",
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        self.activation = check_choice("nonlinearity", nonlinearity, NONLINEARITIES)
+        self.activation = check_choice("nonlinearity", nonlinearity, REAL)
         if not 0 <= margin <= 1:
             raise ValueError(f"margin, the largest distance of a singular value from 1, must lie in 0..1; got {margin}")
         self.nonlinearity, self.margin, self.learn_h0, self.backend = nonlinearity, float(margin), learn_h0, backend

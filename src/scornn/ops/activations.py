@@ -90,3 +90,5 @@ ACTIVATIONS: dict[str, Activation] = {
     "identity": _additive(lambda z: z, lambda g, h: g),
     "complex_modrelu": Activation(_complex_modrelu, _complex_modrelu_pullback, units_per_bias=2),
 }
+REAL = tuple(name for name in ACTIVATIONS if name != "complex_modrelu")
+"""Those of real units."""
