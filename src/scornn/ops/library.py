@@ -12,6 +12,7 @@ import hashlib
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ABI_VERSION = 7
 NAMES = ("libscornn.so", "libscornn.dylib", "scornn.dll")
@@ -22,12 +23,16 @@ MAP = {"fourier": 0, "rotations": 1}
 STATUS = {1: "out of memory", 2: "invalid arguments"}
 
 
+def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
+    """Fields of one type, in this order."""
+    return [(name, kind) for name in names.split()]
+
+
 class MapStruct(ctypes.Structure):
     """``struct scornn_map`` of ``csrc/scornn.h``."""
 
     _fields_ = (
-        ("kind", ctypes.c_int32),
-        ("layers", ctypes.c_int32),
+        *_fields(ctypes.c_int32, "kind layers"),
         ("index", ctypes.c_void_p),
         ("factor", ctypes.c_void_p * 3),
     )
@@ -37,31 +42,11 @@ class SequenceStruct(ctypes.Structure):
     """``struct scornn_sequence`` of ``csrc/scornn.h``, where the fields are explained."""
 
     _fields_ = (
-        ("steps", ctypes.c_int64),
-        ("batch", ctypes.c_int64),
-        ("hidden", ctypes.c_int64),
-        ("input", ctypes.c_int64),
-        ("heads", ctypes.c_int64),
-        ("dtype", ctypes.c_int32),
-        ("activation", ctypes.c_int32),
-        ("reverse", ctypes.c_int32),
-        ("isa", ctypes.c_int32),
-        ("batch_sizes", ctypes.c_void_p),
-        ("x", ctypes.c_void_p),
+        *_fields(ctypes.c_int64, "steps batch hidden input heads"),
+        *_fields(ctypes.c_int32, "dtype activation reverse isa"),
+        *_fields(ctypes.c_void_p, "batch_sizes x"),
         ("x_stride", ctypes.c_int64 * 3),
-        ("h0", ctypes.c_void_p),
-        ("W", ctypes.c_void_p),
-        ("U", ctypes.c_void_p),
-        ("b", ctypes.c_void_p),
-        ("output", ctypes.c_void_p),
-        ("h_n", ctypes.c_void_p),
-        ("V", ctypes.c_void_p),
-        ("c", ctypes.c_void_p),
-        ("y", ctypes.c_void_p),
-        ("c0", ctypes.c_void_p),
-        ("c_n", ctypes.c_void_p),
-        ("cells", ctypes.c_void_p),
-        ("gates", ctypes.c_void_p),
+        *_fields(ctypes.c_void_p, "h0 W U b output h_n V c y c0 c_n cells gates"),
         ("map", ctypes.POINTER(MapStruct)),
     )
 
@@ -72,16 +57,7 @@ class GradientsStruct(ctypes.Structure):
     _fields_ = (
         ("output", ctypes.c_void_p),
         ("output_stride", ctypes.c_int64 * 3),
-        ("h_n", ctypes.c_void_p),
-        ("y", ctypes.c_void_p),
-        ("c_n", ctypes.c_void_p),
-        ("x", ctypes.c_void_p),
-        ("h0", ctypes.c_void_p),
-        ("c0", ctypes.c_void_p),
-        ("W", ctypes.c_void_p),
-        ("U", ctypes.c_void_p),
-        ("b", ctypes.c_void_p),
-        ("V", ctypes.c_void_p),
+        *_fields(ctypes.c_void_p, "h_n y c_n x h0 c0 W U b V"),
         ("factor", ctypes.c_void_p * 3),
     )
 
