@@ -154,31 +154,21 @@ def _needs(job: _Job) -> str:
 
 
 def _train(job: _Job, request: Request, plan: dict[str, Any], overview: Overview) -> tuple[str, int]:
-    path = request.out / "runs" / job.name
-    config = job.config
-    if (path / "config.json").is_file():
-        there = read_config(path)
-        _check_same(config, there, path)
-        wanted = config
-        if job.seconds is not None:
-            wanted = limited(job.preset.name, config, job.seconds, plan, request)
-        summary = durable.read_object(path / "summary.json")
-        if summary.get("finished") is True and _reached(summary, wanted):
-            word, signal = "already there", 0
-        else:
-            result = program.resume(
-                path,
-                steps=wanted.steps,
-                epochs=wanted.epochs,
-                data=request.data,
-                tensorboard=False,
-                display=overview.display,
-            )
-            word, signal = _said(result), result.signal
+    path, config = request.out / "runs" / job.name, job.config
+    there = (path / "config.json").is_file()
+    if there:
+        _check_same(config, read_config(path), path)
+    if job.seconds is not None:
+        config = limited(job.preset.name, config, job.seconds, plan, request)
+    summary = durable.read_object(path / "summary.json")
+    if there and summary.get("finished") is True and _reached(summary, config):
+        word, signal = "already there", 0
     else:
-        if job.seconds is not None:
-            config = limited(job.preset.name, config, job.seconds, plan, request)
-        result = program.start(config, path, tensorboard=False, display=overview.display)
+        shown: dict[str, Any] = {"tensorboard": False, "display": overview.display}
+        if there:
+            result = program.resume(path, steps=config.steps, epochs=config.epochs, data=request.data, **shown)
+        else:
+            result = program.start(config, path, **shown)
         word, signal = _said(result), result.signal
     if not signal:
         _afterwards(job, path, request)
