@@ -112,8 +112,7 @@ def _inverse(M: Tensor) -> Tensor:
     are wrong without an error. One matrix at a time is right.
     """
     if M.dim() == 2 or M.numel() == 0 or M.device.type != "cpu":
-        every: Tensor = torch.linalg.inv_ex(M).inverse
-        return every
+        return torch.linalg.inv_ex(M).inverse
     flat = M.flatten(0, -3)
     return torch.stack([torch.linalg.inv_ex(one).inverse for one in flat.unbind(0)]).view_as(M)
 
@@ -254,5 +253,4 @@ def orthogonality_error(W: Tensor) -> Tensor:
     if W.dim() < 2 or W.shape[-1] != W.shape[-2]:
         raise ValueError(f"orthogonality_error: expected a square matrix, got shape {tuple(W.shape)}")
     I = torch.eye(W.shape[-1], dtype=W.dtype, device=W.device)
-    error: Tensor = torch.linalg.matrix_norm(W.mH @ W - I)
-    return error
+    return torch.linalg.matrix_norm(W.mH @ W - I)

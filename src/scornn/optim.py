@@ -189,8 +189,7 @@ class StiefelStep(_ByGroup):
         g = p.grad
         assert g is not None
         state["square_avg"].mul_(group["decay"]).addcmul_(g, g, value=1 - group["decay"])
-        normalised: Tensor = g / (state["square_avg"].sqrt() + group["eps"])
-        return normalised
+        return g / (state["square_avg"].sqrt() + group["eps"])
 
 
 def recurrent_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

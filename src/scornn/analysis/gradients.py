@@ -96,8 +96,7 @@ def _read(model: SequenceModel, states: list[Tensor], lengths: Tensor | None) ->
         h = torch.stack([torch.stack(top)[: int(length), k].mean(0) for k, length in enumerate(lengths)])
     else:
         h = torch.stack(top).mean(0) if model.read == "mean" else torch.stack(top)
-    y: Tensor = model.head(model.layer.readout(h))
-    return y
+    return model.head(model.layer.readout(h))
 
 
 def _default_loss(outputs: Tensor, batch: Batch) -> Tensor:

@@ -104,8 +104,7 @@ def _dispatch(argv: list[str]) -> int:
     name = argv[0].replace("-", "_")
     if name not in commands():
         raise UsageError(f"unknown command {argv[0]!r}{suggest(name, commands())}")
-    code: int = import_module(f"scornn.cli.{name}").main(argv[1:])
-    return code
+    return import_module(f"scornn.cli.{name}").main(argv[1:])
 
 
 def _refuse_bytes(argv: list[str]) -> None:

@@ -31,8 +31,7 @@ def resample(samples: NDArray[np.float64], rate: int) -> NDArray[np.float64]:
     from scipy.signal import resample_poly  # slow to import, and only speech needs it
 
     common = gcd(RATE, rate)
-    result: NDArray[np.float64] = resample_poly(samples, RATE // common, rate // common)
-    return result
+    return resample_poly(samples, RATE // common, rate // common)
 
 
 def frames(samples: int) -> int:
@@ -45,8 +44,7 @@ def forward(samples: NDArray[np.float64]) -> NDArray[np.complex128]:
     padded = np.zeros((frames(len(samples)) + 1) * HOP)
     padded[WINDOW : WINDOW + len(samples)] = samples
     windows = np.lib.stride_tricks.sliding_window_view(padded, WINDOW)[::HOP]
-    X: NDArray[np.complex128] = np.fft.rfft(windows * _HANN, axis=1)
-    return X
+    return np.fft.rfft(windows * _HANN, axis=1)
 
 
 def inverse(X: NDArray[np.complex128], samples: int) -> NDArray[np.float64]:
@@ -79,5 +77,4 @@ def magnitude(decibels: NDArray[np.float32]) -> NDArray[np.float64]:
 
     |X| but for the 1e-5, which is left in, as the authors of the pipeline do; 200 dB at most.
     """
-    result: NDArray[np.float64] = 10 ** (np.minimum(decibels, 200).astype(np.float64) / 20)
-    return result
+    return 10 ** (np.minimum(decibels, 200).astype(np.float64) / 20)

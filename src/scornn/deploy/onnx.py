@@ -85,8 +85,7 @@ def build(frozen: Frozen, about: dict[str, str]) -> bytes:
     model.producer_name = "scornn"
     helper.set_model_props(model, about)
     onnx.checker.check_model(model, full_check=True)
-    content: bytes = model.SerializeToString()
-    return content
+    return model.SerializeToString()
 
 
 def _layers(graph: _Graph, frozen: Frozen, states: list[list[str]]) -> tuple[str, list[list[str]]]:

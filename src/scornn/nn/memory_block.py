@@ -113,8 +113,7 @@ class MemoryBlock(nn.Module):
     def _compute(self, x: Tensor, seen: Tensor, h: Tensor) -> Tensor:
         """y of steps whose input is x, normed ``seen``, and whose state is h."""
         a, g = (self.gates(self.state_norm(h)) + self.gates_ih(seen)).chunk(2, -1)
-        y: Tensor = self.top(self.enter(x) + self.out(self.dropout(F.gelu(a) * torch.sigmoid(g))))
-        return y
+        return self.top(self.enter(x) + self.out(self.dropout(F.gelu(a) * torch.sigmoid(g))))
 
 
 @model(
@@ -223,8 +222,7 @@ class MemoryBlocks(RecurrentLayer):
                 f"MemoryBlocks with stride {self.stride} reads sequences of one length, a multiple of it; got {found}"
             )
         with full_precision(x):
-            y: tuple[Tensor, Tensor] = self.block(suffix)(x, h0, batch_sizes, reverse)
-        return y
+            return self.block(suffix)(x, h0, batch_sizes, reverse)
 
     def _last_output(
         self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None

@@ -109,11 +109,9 @@ class SequenceModel(nn.Module):
             sequence = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
         if self.read != "all":
             h = self._last(sequence) if self.read == "last" else self._mean(sequence)
-            y: Tensor = self.head(self.layer.readout(h))
-            return y
+            return self.head(self.layer.readout(h))
         every = self._every_state(sequence)
-        y = every if lengths is None else pad_packed_sequence(every, total_length=inputs.shape[0])[0]
-        return y
+        return every if lengths is None else pad_packed_sequence(every, total_length=inputs.shape[0])[0]
 
     def _every_state(self, sequence: Any) -> Any:
         """The head on every state of a batch of sequences, packed where they are."""
@@ -138,19 +136,15 @@ class SequenceModel(nn.Module):
         padding = (torch.arange(inputs.shape[0]).unsqueeze(1) >= lengths.cpu()).unsqueeze(-1).to(inputs.device)
         output = self.layer(inputs.masked_fill(padding, 0))[0]
         if self.read == "all":
-            every: Tensor = self.head(output).masked_fill(padding, 0)
-            return every
+            return self.head(output).masked_fill(padding, 0)
         if self.read == "mean":
-            mean: Tensor = self.head(output.masked_fill(padding, 0).sum(0) / lengths.to(output.device).unsqueeze(-1))
-            return mean
-        last: Tensor = self.head(output[lengths - 1, torch.arange(len(lengths))])
-        return last
+            return self.head(output.masked_fill(padding, 0).sum(0) / lengths.to(output.device).unsqueeze(-1))
+        return self.head(output[lengths - 1, torch.arange(len(lengths))])
 
     def _last(self, sequence: Any) -> Tensor:
         """What the top layer gives at its last step, ``(B, output_size)``: both directions side by side."""
         if not (_has_hooks(self.layer) and self.layer.output_is_state):
-            last: Tensor = self.layer(sequence, need_output="last")[0]
-            return last
+            return self.layer(sequence, need_output="last")[0]
         state = self.layer(sequence, need_output=True)[1]  # hooks may read the output
         h_n = state[0] if isinstance(state, tuple) else state
         return torch.cat(tuple(h_n[-self.layer.num_directions :]), -1)
@@ -160,5 +154,4 @@ class SequenceModel(nn.Module):
         output = self.layer(sequence)[0]
         padded, lengths = pad_packed_sequence(output) if isinstance(output, PackedSequence) else (output, None)
         count = len(padded) if lengths is None else lengths.to(padded.device).unsqueeze(-1)
-        mean: Tensor = padded.sum(0) / count
-        return mean
+        return padded.sum(0) / count

@@ -26,8 +26,7 @@ def householder_product(U: Tensor) -> Tensor:
     """
     I = torch.eye(U.shape[0], dtype=U.dtype, device=U.device)
     T = torch.triu(U.mT @ U, 1) + torch.eye(U.shape[1], dtype=U.dtype, device=U.device) / 2
-    product: Tensor = I - U @ torch.linalg.solve_triangular(T, U.mT, upper=True)
-    return product
+    return I - U @ torch.linalg.solve_triangular(T, U.mT, upper=True)
 
 
 @model(
@@ -112,8 +111,7 @@ class ORNN(OrthogonalRecurrentLayer):
         v = precise(self.tensor(f"reflection_hh{suffix}"))
         row, column = torch.tril_indices(n, k, device=v.device)
         U = v.new_zeros(n * k).index_copy(0, row * k + column, v).view(n, k)
-        unit_columns: Tensor = U / torch.linalg.vector_norm(U, dim=0)
-        return unit_columns
+        return U / torch.linalg.vector_norm(U, dim=0)
 
     def recurrent_matrix(self, suffix: str) -> Tensor:
         v = self.tensor(f"reflection_hh{suffix}")

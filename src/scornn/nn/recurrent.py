@@ -63,8 +63,7 @@ class Recurrent(nn.Module):
         value: Tensor = getattr(self, name)
         if type(value) in (Tensor, nn.Parameter) or torch.compiler.is_compiling() or not is_sharded(value):
             return value
-        whole: Tensor = value.full_tensor()  # type: ignore[attr-defined]
-        return whole
+        return value.full_tensor()  # type: ignore[attr-defined]
 
     @property
     def like(self) -> Tensor:

@@ -69,5 +69,4 @@ def skew_exponential(A: Tensor) -> Tensor:
         tensor([[0., 1.],
                 [1., 0.]])
     """
-    W: Tensor = torch.linalg.matrix_exp(A) if under_transform() else _operator(A)[0]
-    return W
+    return torch.linalg.matrix_exp(A) if under_transform() else _operator(A)[0]

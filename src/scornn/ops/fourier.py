@@ -54,8 +54,7 @@ def adjoint(g: Tensor, factors: Factors) -> Tensor:
     phases, v, _, back = factors
     g = torch.fft.fft(reflect(g * phases[2].conj_physical(), v[1]), norm="ortho")
     g = reflect((g * phases[1].conj_physical())[..., back], v[0])
-    h: Tensor = torch.fft.ifft(g, norm="ortho") * phases[0].conj_physical()
-    return h
+    return torch.fft.ifft(g, norm="ortho") * phases[0].conj_physical()
 
 
 def _reflection_gradient(g: Tensor, h: Tensor, v: Tensor) -> Tensor:

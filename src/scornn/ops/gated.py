@@ -147,8 +147,7 @@ def _goru(run: Any) -> Any:
     def without_s(*arguments: Any) -> tuple[Tensor, ...]:
         operands = Operands(*arguments)
         b = None if operands.b is None else torch.cat([operands.b, operands.b.new_zeros(operands.h0.shape[-1])])
-        made: tuple[Tensor, ...] = run(*operands._replace(b=b, activation="goru"))
-        return made
+        return run(*operands._replace(b=b, activation="goru"))
 
     return without_s
 

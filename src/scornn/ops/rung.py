@@ -167,7 +167,7 @@ def recurrence_operator(
     def flops(*shapes: Any) -> int:
         return recurrence_flops(*shapes) + (2 * math.prod(shapes[0][:-1]) * math.prod(shapes[5]) if reads else 0)
 
-    run: Run = register(
+    return register(
         name,
         f"{_TENSORS}, {'Tensor V, Tensor c, ' * reads}{_SETTINGS}",
         lambda *arguments: forward(*parted(arguments)),
@@ -180,7 +180,6 @@ def recurrence_operator(
         second_derivative=no_second_derivative(backend or name),
         flops=flops,
     )
-    return run
 
 
 def recurrence_flops(x: Any, h0: Any, W: Any, U: Any, *others: Any) -> int:

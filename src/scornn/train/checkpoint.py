@@ -187,8 +187,7 @@ def _remove(path: Path) -> None:
 
 
 def _to_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    data: bytes = safetensors.torch.save({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
-    return data
+    return safetensors.torch.save({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
 
 
 def _verified(path: Path) -> dict[str, bytes]:

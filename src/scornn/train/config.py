@@ -158,8 +158,7 @@ def build(table: Table) -> Config:
 
 def to_table(config: Config) -> Table:
     """The config as plain tables: what ``config.json`` holds."""
-    table: Table = msgspec.json.decode(msgspec.json.encode(config))  # lists, as a file gives them back
-    return table
+    return msgspec.json.decode(msgspec.json.encode(config))  # lists, as a file gives them back
 
 
 def to_json(config: Config) -> str:

@@ -78,8 +78,7 @@ class World:
             refused = ScornnError(answer["error"])
             refused.exit_code = answer["code"]
             raise refused
-        result: T = answer["result"]
-        return result
+        return answer["result"]
 
     def _broadcast(self, value: Any) -> Any:
         data = json.dumps(value).encode() if self.first else b""

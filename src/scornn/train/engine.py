@@ -221,8 +221,7 @@ class Engine:
 
     def orthogonality(self, weights: Weights = "raw") -> float | None:
         """‖WᵀW − I‖_F where the layer constrains W."""
-        error: float | None = self.network(weights).layer.orthogonality_error()
-        return error
+        return self.network(weights).layer.orthogonality_error()
 
     def parameter_count(self) -> int:
         """The numbers that are trained, less those that a constraint takes away."""

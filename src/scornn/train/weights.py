@@ -88,8 +88,7 @@ def to_bytes(stored: Stored) -> bytes:
         "summary": json.dumps(dict(stored.summary)),
     }
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in stored.tensors.items()}
-    data: bytes = safetensors.torch.save(tensors, {**header, "sha256": _digest(header, tensors)})
-    return data
+    return safetensors.torch.save(tensors, {**header, "sha256": _digest(header, tensors)})
 
 
 def _digest(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
