@@ -172,7 +172,7 @@ def settings(flags: Flags) -> dict[str, Any]:
     """The tables that file, options and --set make together."""
     from scornn import plugins
     from scornn.tasks.catalogue import TASKS, find
-    from scornn.train.tables import assign, merge, parse_setting, parse_value, read
+    from scornn.train.tables import assign, lookup, merge, parse_setting, parse_value, read
 
     file = read(Path(flags.config)) if flags.config else {}
     given: dict[str, Any] = {}
@@ -181,7 +181,7 @@ def settings(flags: Flags) -> dict[str, Any]:
         given["plugins"] = loaded
     if flags.task is not None:
         given["task"] = find(flags.task).table()
-        named = file.get("task", {}).get("name") if isinstance(file.get("task"), dict) else None
+        named = lookup(file, "task.name")
         if named not in (None, given["task"]["name"]):
             raise UsageError(f"TASK is {flags.task}, but {flags.config} is for {named}")
     elif "task" not in file:

@@ -7,7 +7,6 @@ the run, and nothing of them is kept but the number.
 
 import math
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from scornn.paper.presets import resolve
 from scornn.train.config import Config, build, to_table
 from scornn.train.distributed import World
 from scornn.train.engine import Engine, make_task
-from scornn.train.tables import Table, merge
+from scornn.train.tables import Table, lookup, merge
 
 KEY = "model.options.rho"
 AUTO = "auto"
@@ -32,9 +31,7 @@ def settle(settings: Table) -> tuple[Table, str]:
     >>> settle({"model": {"options": {"rho": 3}}})
     ({'model': {'options': {'rho': 3}}}, '')
     """
-    model = settings.get("model")
-    options = model.get("options") if isinstance(model, Mapping) else None
-    if not isinstance(options, Mapping) or options.get("rho") != AUTO:
+    if lookup(settings, KEY) != AUTO:
         return settings, ""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError("--rho auto: several processes would each choose; choose in one, then give them the number")
