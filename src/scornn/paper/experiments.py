@@ -4,7 +4,8 @@ A file has the settings that all its runs share (``config``), a table for each m
 under ``at``, what is so at one state size or one length alone; and a row for each published figure, in the paper's
 order. A preset is there because a row names it. Sentences that several notes share stand under ``notes`` and are named
 in braces. ``like`` takes everything from another file that is not said otherwise, and its ``beyond`` too. ``beyond``
-adds settings that the paper has not, each on top of a preset of the file, with what differs in words.
+adds settings that the paper has not, each on top of a preset of the file, with what differs in words. The rule of the
+``rest`` is that of A too where a model has no other for it.
 """
 
 import tomllib
@@ -172,6 +173,7 @@ def _preset(
     at = model.at.get(str(n if T is None else T), _At())
     own: Table = {"model": {"name": name, "hidden": n}, "task": {} if T is None else {"length": T}}
     config = merge(_EVERYWHERE, experiment.config, model.config, at.config, own)
+    config["optimizer"].setdefault("recurrent", dict(config["optimizer"]["rest"]))
     known = {**sentences, **config["model"].get("options", {}), "n": n, "T": T}
     note = (at.note if at.note is not None else model.note).format(**known, note=model.note.format(**known))
     title = f"{at.title or model.title} {experiment.title}".format(**known)
