@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,49 +62,35 @@ SHAPES = (
 )
 
 
-class Contenders:
+def contenders(shape: Shape) -> dict[str, Step]:
     """The same step of every contender, on the same input."""
+    random = torch.Generator().manual_seed(0)
+    n, B, T, m = shape.n, shape.B, shape.T, shape.m
+    x, h0 = torch.randn(T, B, m, generator=random), torch.zeros(B, n)
+    W = torch.linalg.qr(torch.randn(n, n, generator=random))[0].requires_grad_()
+    U = torch.randn(n, m, generator=random).mul_(0.01).requires_grad_()
+    b = torch.zeros(n, requires_grad=True)
+    rnn, lstm = torch.nn.RNN(m, n), torch.nn.LSTM(m, lstm_size(n, m))
+    train = shape.use != "inference"
 
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-        random = torch.Generator().manual_seed(0)
-        n, B, T, m = shape.n, shape.B, shape.T, shape.m
-        self.x = torch.randn(T, B, m, generator=random)
-        self.h0 = torch.zeros(B, n)
-        self.W = torch.linalg.qr(torch.randn(n, n, generator=random))[0].requires_grad_()
-        self.U = torch.randn(n, m, generator=random).mul_(0.01).requires_grad_()
-        self.b = torch.zeros(n, requires_grad=True)
-        self.rnn = torch.nn.RNN(m, n)
-        self.lstm = torch.nn.LSTM(m, lstm_size(n, m))
-        self.gradients: dict[torch.Size, Tensor] = {}  # of the loss; made in the first round, which is not timed
+    def step(run: Callable[[], tuple[Tensor, Any]], parameters: list[Tensor]) -> Step:
+        gradients: dict[torch.Size, Tensor] = {}  # of the loss; made in the first round, which is not timed
 
-    def steps(self) -> dict[str, Step]:
-        rungs = [rung.name for rung in RUNGS if rung.unavailable() is None]
-        steps: dict[str, Step] = {name: lambda name=name: self._rung(name) for name in rungs}  # type: ignore[misc]
-        return steps | {"rnn": self._rnn, "lstm": self._lstm}
+        def once() -> None:
+            with torch.set_grad_enabled(train):
+                output, last = run()
+                if train:
+                    used = output if shape.use == "all" else last[0] if isinstance(last, tuple) else last
+                    if used.shape not in gradients:
+                        gradients[used.shape] = torch.ones_like(used)
+                    torch.autograd.grad(used, parameters, gradients[used.shape])
 
-    def _rung(self, backend: str) -> None:
-        parameters = [self.W, self.U, self.b]
-        with torch.set_grad_enabled(self.shape.use != "inference"):
-            output, h_n = recurrence(self.x, self.h0, *parameters, backend=backend)
-            self._finish(output, h_n, parameters)
+        return once
 
-    def _rnn(self) -> None:
-        with torch.set_grad_enabled(self.shape.use != "inference"):
-            output, h_n = self.rnn(self.x)
-            self._finish(output, h_n, list(self.rnn.parameters()))
-
-    def _lstm(self) -> None:
-        with torch.set_grad_enabled(self.shape.use != "inference"):
-            output, (h_n, _) = self.lstm(self.x)
-            self._finish(output, h_n, list(self.lstm.parameters()))
-
-    def _finish(self, output: Tensor, h_n: Tensor, parameters: list[Tensor]) -> None:
-        if self.shape.use != "inference":
-            used = output if self.shape.use == "all" else h_n
-            if used.shape not in self.gradients:
-                self.gradients[used.shape] = torch.ones_like(used)
-            torch.autograd.grad(used, parameters, self.gradients[used.shape])
+    names = [rung.name for rung in RUNGS if rung.unavailable() is None]
+    rungs = {name: step(partial(recurrence, x, h0, W, U, b, backend=name), [W, U, b]) for name in names}
+    peers = {"rnn": rnn, "lstm": lstm}
+    return rungs | {name: step(partial(peer, x), list(peer.parameters())) for name, peer in peers.items()}
 
 
 def lstm_size(n: int, m: int) -> int:
@@ -166,7 +153,7 @@ def peak_memory(step: Step) -> int | None:
 
 def measure_shape(shape: Shape, rounds: int, progress: Callable[[], None]) -> dict[str, Any]:
     """Milliseconds, GFLOP/s, memory and ratios of every contender on one shape."""
-    steps = Contenders(shape).steps()
+    steps = contenders(shape)
     best: dict[str, float] = {}
     for best in shortest(steps, max(rounds, LEAST_ROUNDS)):  # noqa: B007
         progress()
@@ -210,11 +197,11 @@ def measure_growth(rounds: int, progress: Callable[[], None]) -> dict[str, Any]:
     """What ten times the steps and four times the batch cost, and the seconds of a sequence of 100,000 steps."""
     growth = []
     for name, (small, large) in GROWTH.items():
-        pair = {key: next(iter(Contenders(s).steps().values())) for key, s in (("small", small), ("large", large))}
+        pair = {key: next(iter(contenders(s).values())) for key, s in (("small", small), ("large", large))}
         best = last(shortest(pair, max(rounds, LEAST_ROUNDS)))
         growth.append({"change": name, "cost": best["large"] / best["small"]})
         progress()
-    step = next(iter(Contenders(LONG).steps().values()))
+    step = next(iter(contenders(LONG).values()))
     seconds = last(shortest({"long": step}, LEAST_ROUNDS))["long"]
     progress()
     return {"growth": growth, "long": {"T": LONG.T, "n": LONG.n, "seconds": seconds}}
