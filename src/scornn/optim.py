@@ -211,10 +211,6 @@ def _parameters_named_by(model: nn.Module, names: Callable[[Recurrent], list[str
     }
 
 
-def _biases(model: nn.Module) -> list[nn.Parameter]:
-    return list(_parameters_named_by(model, lambda module: module.recurrent_bias_names()).values())
-
-
 def parameter_groups(
     model: nn.Module, lr: float, recurrent_lr: float, bias: Literal["recurrent", "rest"] | float = "rest"
 ) -> list[dict[str, Any]]:
@@ -240,7 +236,8 @@ def parameter_groups(
     if bias not in ("recurrent", "rest") and not own_rate:
         raise ValueError(f'bias must be "recurrent", "rest" or a positive rate, got {bias!r}')
     recurrent = list(recurrent_parameters(model).values())
-    biases = [] if bias == "rest" else _biases(model)
+    named = {} if bias == "rest" else _parameters_named_by(model, lambda module: module.recurrent_bias_names())
+    biases = list(named.values())
     if bias == "recurrent":
         recurrent, biases = recurrent + biases, []
     ids = {id(p) for p in recurrent + biases}

@@ -49,9 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         return _BROKEN_PIPE
     except SystemExit as leaving:  # from the parsers, which have said why
         return leaving.code if isinstance(leaving.code, int) else 2 if leaving.code else 0
-    except MemoryError as error:
-        return _fail(f"not enough memory{_said(error)}", 6, debug)
-    except RuntimeError as error:
+    except (MemoryError, RuntimeError) as error:
         if not _is_memory(error):
             raise
         return _fail(f"not enough memory{_said(error)}", 6, debug)
@@ -76,9 +74,11 @@ def _mend_streams() -> None:
                 stream.reconfigure(errors="replace")
 
 
-def _is_memory(error: RuntimeError) -> bool:
-    """Whether torch says that it could not get memory; it has no type for that on a CPU."""
-    return type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error)
+def _is_memory(error: Exception) -> bool:
+    """Whether memory could not be got; torch has no type for that on a CPU."""
+    return (
+        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error)
+    )
 
 
 def _said(error: BaseException) -> str:

@@ -50,9 +50,8 @@ def _pt2(file: str, kind: str) -> Runner:
     program = torch.export.load(file).module()
 
     def run(given: dict[str, Any]) -> list[Any]:
-        names = [name for name in ("x", "h0", "c0") if name in given]
         with torch.no_grad():
-            return [output.numpy() for output in program(*(torch.from_numpy(given[name]) for name in names))]
+            return [output.numpy() for output in program(*_tensors(given))]
 
     return run
 
@@ -65,14 +64,17 @@ def _safetensors(file: str, kind: str) -> Runner:
     network = scornn.load(file)
 
     def run(given: dict[str, Any]) -> list[Any]:
-        names = [name for name in ("x", "h0", "c0") if name in given]
+        x, *state = _tensors(given)
         with torch.no_grad():
-            if names == ["x"]:
-                return [network(torch.from_numpy(given["x"])).numpy()]
-            frozen = network.frozen()
-            return [output.numpy() for output in frozen(*(torch.from_numpy(given[name]) for name in names))]
+            return [output.numpy() for output in (network.frozen()(x, *state) if state else [network(x)])]
 
     return run
+
+
+def _tensors(given: dict[str, Any]) -> list[Any]:
+    import torch
+
+    return [torch.from_numpy(given[name]) for name in ("x", "h0", "c0") if name in given]
 
 
 if __name__ == "__main__":

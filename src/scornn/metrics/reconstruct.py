@@ -89,9 +89,10 @@ def evaluate_audio(
     files: dict[str, dict[str, float]] = {}
     refused: dict[str, dict[str, str]] = {name: {} for name in ("mse", *SCORES)}
     unavailable: dict[str, str] = {}
-    shown_ids = set(sorted(task.features.utterances[int(i)].id for i in _test_members(task))[:shown])
+    members = (i for step in range(task.num_batches("test")) for i in task.members("test", 0, step))
+    shown_ids = set(sorted(task.features.utterances[int(i)].id for i in members)[:shown])
     title = f"rebuilding {task.size('test')} utterances"
-    with bar(title, task.size("test")) if progress else nullcontext(_ignore) as advance:
+    with bar(title, task.size("test")) if progress else nullcontext(lambda count: None) as advance:
         for prediction in predictions(model, task):
             utterance = task.features.utterances[prediction.index]
             true = features.waveform(utterance.path, task.rate)
@@ -126,14 +127,6 @@ def evaluate_audio(
     }
     durable.write_json(out_dir / "scores.json", result)
     return result
-
-
-def _test_members(task: Speech) -> list[int]:
-    return [int(i) for step in range(task.num_batches("test")) for i in task.members("test", 0, step)]
-
-
-def _ignore(count: int) -> None:
-    pass
 
 
 def _wav(signal: Signal) -> bytes:

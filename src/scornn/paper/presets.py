@@ -41,7 +41,8 @@ def choose(task: Mapping[str, Any], model: str, hidden: Any = None) -> Preset | 
         return apart, not preset.default, preset.name
 
     of_paper = [preset for preset in presets().values() if not preset.beyond]
-    candidates = [p for p in of_paper if _same_task(p, task) and p.config["model"]["name"] == model]
+    own = entry_of(task)
+    candidates = [p for p in of_paper if entry_of(p.config["task"]) is own and p.config["model"]["name"] == model]
     return min(candidates, key=distance, default=None)
 
 
@@ -88,10 +89,6 @@ def _check_names(task: Mapping[str, Any], model: Mapping[str, Any]) -> None:
     name = model.get("name", "scornn")
     if name not in MODELS:
         raise UsageError(f"unknown model {name!r}{suggest(str(name), MODELS)}")
-
-
-def _same_task(preset: Preset, task: Mapping[str, Any]) -> bool:
-    return entry_of(preset.config["task"]) is entry_of(task)
 
 
 def _positive(value: Any) -> bool:

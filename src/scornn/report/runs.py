@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scornn.errors import DataError
-from scornn.report.models import look
 
 Series = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -43,10 +42,6 @@ class Run:
     @property
     def model(self) -> str:
         return str(self._section("model").get("name") or self.summary.get("model") or "unknown model")
-
-    @property
-    def display_model(self) -> str:
-        return look(self.model).label
 
     @property
     def hidden(self) -> int | None:

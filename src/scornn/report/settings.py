@@ -97,7 +97,7 @@ def _settings(groups: list[list[Run]]) -> tuple[Setting, ...]:
 
 def _labels(runs: Sequence[Run]) -> list[str]:
     """Model and size; where that is the same for two settings, what differs; then the run's name."""
-    labels = [r.display_model + (f" n={r.hidden}" if r.hidden else "") if r.config else r.name for r in runs]
+    labels = [look(r.model).label + (f" n={r.hidden}" if r.hidden else "") if r.config else r.name for r in runs]
     for extend in (_what_differs, lambda same: [run.name for run in same]):
         for label in dict.fromkeys(labels):
             same = [k for k, other in enumerate(labels) if other == label]
