@@ -41,13 +41,6 @@ def roles(type_: Any, prefix: str = "") -> Mapping[str, Role]:
     return found
 
 
-def role_of(key: str, known: Mapping[str, Role]) -> Role | None:
-    """The role of a dotted key, or of the table that it stands in."""
-    parts = key.split(".")
-    names = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
-    return next((known[name] for name in names if name in known), None)
-
-
 def _structs(hint: Any) -> Iterable[Any]:
     if isinstance(hint, type) and issubclass(hint, Struct):
         yield hint

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from scornn.errors import UsageError
-from scornn.roles import Role, role_of, roles
+from scornn.roles import Role, roles
 from scornn.tasks import TASKS, TaskConfig
 from scornn.train.schedule import Schedule
 from scornn.train.tables import Table, flat, lookup, merge
@@ -144,8 +144,10 @@ def _with_tasks(kinds: tuple[Any, ...]) -> type[Config]:
 
 
 def role(key: str) -> Role | None:
-    """What another value of a dotted key makes of a run; None: another experiment."""
-    return role_of(key, roles(config_type()))
+    """What another value of a dotted key, or of the table it stands in, makes of a run; None: another experiment."""
+    known, parts = roles(config_type()), key.split(".")
+    names = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+    return next((known[name] for name in names if name in known), None)
 
 
 def build(table: Table) -> Config:
