@@ -10,11 +10,10 @@ import torch
 
 from scornn.errors import CheckpointError, UsageError
 from scornn.train import checkpoint, program, state
-from scornn.train.config import Config, build, to_table
+from scornn.train.config import Config, Schedule, build, to_table
 from scornn.train.distributed import World
 from scornn.train.engine import Engine, make_task
 from scornn.train.loop import Trainer
-from scornn.train.schedule import Schedule
 
 Small = Callable[..., Config]
 

@@ -1,8 +1,10 @@
 """One training step and one evaluation: model, optimizers and task, and nothing of files or progress."""
 
+import ctypes
 import inspect
 import math
 import random
+import sys
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cached_property
@@ -26,7 +28,6 @@ from scornn.optim import RMSprop, StiefelStep, parameter_groups
 from scornn.tasks import Task
 from scornn.train.config import Average, Config, StepRule
 from scornn.train.distributed import World
-from scornn.train.memory import keep_freed_memory
 
 Clock = Callable[[str], None]
 """Called with the name of each part of a step when that part ends."""
@@ -95,6 +96,22 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     torch.manual_seed(seed)
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc's malloc to keep what is freed; elsewhere nothing happens.
+
+    A step frees and asks again for the same large tensors. glibc gives such blocks back to the system each time, and
+    the next step waits while their pages are mapped and cleared once more.
+    """
+    if sys.platform.startswith("linux"):
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
+        if mallopt is not None:
+            mallopt(_M_MMAP_THRESHOLD, 1 << 30) or mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the most of older ones
+            mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 class Engine:
