@@ -4,7 +4,8 @@ Importing this package enters every model into the catalogue, in the order of th
 """
 
 # isort: off
-from scornn.nn.base import DenseRecurrentLayer, OrthogonalRecurrentLayer, RecurrentLayer
+from scornn.nn.base import DenseRecurrentLayer, OrthogonalRecurrentLayer
+from scornn.nn.layer import RecurrentLayer
 from scornn.nn.catalogue import MODELS, build, parameter_count
 from scornn.nn.cell import Cell
 from scornn.nn.scornn import ScoRNN, ScoRNNCell

@@ -13,22 +13,9 @@ from torch.nn.utils import parametrize
 from scornn import ops
 from scornn.functional import orthogonality_error
 from scornn.nn.caching import once
-from scornn.nn.checks import check_choice, check_sizes, full_precision, is_sharded, precise
+from scornn.nn.checks import full_precision, is_sharded, precise
 from scornn.nn.layer import Head, RecurrentLayer
 from scornn.nn.recurrent import Recurrent
-
-__all__ = [
-    "DenseRecurrentLayer",
-    "Head",
-    "OrthogonalMatrix",
-    "OrthogonalRecurrentLayer",
-    "RecurrentLayer",
-    "RecurrentMatrix",
-    "check_choice",
-    "check_sizes",
-    "full_precision",
-    "precise",
-]
 
 
 class RecurrentMatrix(Recurrent):

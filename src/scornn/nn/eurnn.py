@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from scornn.nn.base import DenseRecurrentLayer, check_choice, precise
+from scornn.nn.base import DenseRecurrentLayer
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_integer
+from scornn.nn.checks import check_choice, check_integer, precise
 from scornn.nn.unitary import UnitaryRecurrentLayer
 from scornn.ops import rotations
 

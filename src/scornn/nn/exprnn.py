@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from scornn.functional import skew
 from scornn.nn import init
-from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision, precise
+from scornn.nn.base import OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_integer, has_values
+from scornn.nn.checks import check_choice, check_integer, full_precision, has_values, precise
 from scornn.ops.activations import REAL
 from scornn.ops.custom import under_transform
 from scornn.ops.exponential import skew_exponential

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from scornn.nn.base import DenseRecurrentLayer, RecurrentLayer
+from scornn.nn.base import DenseRecurrentLayer
+from scornn.nn.layer import RecurrentLayer
 from scornn.ops import gated, native
 from scornn.ops.activations import ACTIVATIONS
 

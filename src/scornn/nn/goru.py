@@ -8,9 +8,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, full_precision, precise
+from scornn.nn.base import OrthogonalRecurrentLayer
 from scornn.nn.caching import once
 from scornn.nn.catalogue import model
+from scornn.nn.checks import check_choice, full_precision, precise
 from scornn.nn.eurnn import check_rotations
 from scornn.ops import rotations
 from scornn.ops.gated import GORU_RUNGS

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from scornn import ops
-from scornn.nn.base import Head, OrthogonalRecurrentLayer, check_choice, full_precision, precise
+from scornn.nn.base import OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_rho
+from scornn.nn.checks import check_choice, check_rho, full_precision, precise
 from scornn.nn.convert import convert
+from scornn.nn.layer import Head
 from scornn.nn.recurrent import States
 from scornn.nn.scornn import ScoRNN
 from scornn.ops.bank import Bank

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from scornn.nn.base import OrthogonalRecurrentLayer, check_choice, precise
+from scornn.nn.base import OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_integer
+from scornn.nn.checks import check_choice, check_integer, precise
 from scornn.ops.activations import REAL
 
 

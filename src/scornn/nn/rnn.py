@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from scornn.nn.base import DenseRecurrentLayer, check_choice
+from scornn.nn.base import DenseRecurrentLayer
 from scornn.nn.catalogue import model
+from scornn.nn.checks import check_choice
 from scornn.nn.spectral import soft_orthogonality
 from scornn.ops.activations import REAL
 

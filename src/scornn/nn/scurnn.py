@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from scornn.functional import scaled_cayley, skew
 from scornn.nn import init
-from scornn.nn.base import precise
 from scornn.nn.catalogue import model
+from scornn.nn.checks import precise
 from scornn.nn.unitary import UnitaryRecurrentLayer, unit
 
 

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from scornn.functional import orthogonality_error, scaled_cayley, skew
 from scornn.nn import init
-from scornn.nn.base import DenseRecurrentLayer, check_choice, precise
+from scornn.nn.base import DenseRecurrentLayer
 from scornn.nn.catalogue import model
+from scornn.nn.checks import check_choice, precise
 from scornn.ops.activations import REAL
 
 

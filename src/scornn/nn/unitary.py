@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from scornn.functional import orthogonality_error
-from scornn.nn.base import DenseRecurrentLayer, check_choice, full_precision, precise
+from scornn.nn.base import DenseRecurrentLayer
+from scornn.nn.checks import check_choice, full_precision, precise
 from scornn.ops import product
 from scornn.ops.layout import complex_pairs
 from scornn.ops.rung import choose

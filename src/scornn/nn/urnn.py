@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from scornn.nn.base import check_choice, precise
 from scornn.nn.catalogue import model
+from scornn.nn.checks import check_choice, precise
 from scornn.nn.unitary import UnitaryRecurrentLayer
 from scornn.ops import fourier
 
