@@ -39,6 +39,10 @@ class Objective(NamedTuple):
     def prunes_on(self) -> str:
         return f"valid {self.metric}" if self.split == "valid" else "training loss, never on the test split"
 
+    def rank(self, trial: Any) -> tuple[float, int]:
+        """What sorts trials with a value, the best first and then by number."""
+        return (-trial.value if self.goal == "max" else trial.value), trial.number
+
     def words(self, weights: Weights = "raw") -> str:
         """In a sentence."""
         averaged = " of the averaged weights" if weights == "average" else ""

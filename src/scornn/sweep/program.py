@@ -46,18 +46,17 @@ def start(plan: Plan, directory: Path, *, quiet: bool = False, tensorboard: bool
     require_optuna()
     fcntl_module()  # refused where there is no flock, before anything is made
     plan = plans.check(plan)
-    axes = plans.axes(plan)
-    plan = msgspec.structs.replace(plan, trials=len(tickets(plan, axes)))
+    plan = msgspec.structs.replace(plan, trials=len(tickets(plan)))
     if (directory / plans.FILE).is_file():
         if differ := plans.differences(plans.identity(plans.load(directory)), plans.identity(plan)):
             raise UsageError(f"{directory} holds a sweep of another config: {differ}; choose another --out")
     elif directory.is_dir() and not all(_BEFORE_PLAN.fullmatch(entry.name) for entry in directory.iterdir()):
         raise UsageError(f"{directory} holds files that are not of a sweep: choose another --out")
     if is_database(plan.storage) or os.sep in plan.storage:
-        Trials(plan, axes, directory)  # refused before the directory is made, if at all
+        Trials(plan, directory)  # refused before the directory is made, if at all
     durable.make_directory(directory)
     plans.save(msgspec.structs.replace(plan, storage=without_password(plan.storage)), directory)
-    trials = Trials(plan, axes, directory)
+    trials = Trials(plan, directory)
     trials.fill()
     return _run(trials, quiet, tensorboard)
 
@@ -77,12 +76,11 @@ def resume(
     plan = msgspec.structs.replace(kept, trials=trials or kept.trials, jobs=jobs or kept.jobs)
     if trials is not None and trials < kept.trials:
         raise UsageError(f"--trials {trials}: {directory} has {kept.trials} already; expected more")
-    axes = plans.axes(plan)
-    plan = msgspec.structs.replace(plan, trials=len(tickets(plan, axes)))
+    plan = msgspec.structs.replace(plan, trials=len(tickets(plan)))
     found = storage or os.environ.get(_STORAGE) or plan.storage
     if without_password(found) != without_password(kept.storage):
         raise UsageError(f"--storage {without_password(found)}: {directory} is kept in {kept.storage}")
-    study = Trials(msgspec.structs.replace(plan, storage=found), axes, directory)
+    study = Trials(msgspec.structs.replace(plan, storage=found), directory)
     if joined():
         die_with_parent()
     else:
@@ -101,8 +99,7 @@ def open_sweep(directory: Path, storage: str | None = None) -> Trials:
     """The trials of a sweep that is there, to be read."""
     require_optuna()
     plan = plans.load(directory)
-    kept = msgspec.structs.replace(plan, storage=storage or plan.storage)
-    return Trials(kept, plans.axes(plan), directory, write=False)
+    return Trials(msgspec.structs.replace(plan, storage=storage or plan.storage), directory, write=False)
 
 
 def describe(plan: Plan) -> list[str]:

@@ -63,9 +63,8 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def best(self, count: int | None = None) -> list[Entry]:
         """Of the trials that ran to their end, best first."""
-        sign = -1 if self.plan.objective.goal == "max" else 1
         done = [trial for trial in self.trials if trial.value is not None]
-        return sorted(done, key=lambda trial: (sign * (trial.value or 0.0), trial.number))[:count]
+        return sorted(done, key=self.plan.objective.rank)[:count]
 
 
 def of(trials: Trials) -> Record:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from scornn.errors import UsageError
 from scornn.sweep import rho
 from scornn.sweep.owner import Watcher
-from scornn.sweep.plan import Plan, differences, identity
-from scornn.sweep.space import Axis, Value, grid
+from scornn.sweep.plan import Plan, axes, differences, identity
+from scornn.sweep.space import Value, grid
 from scornn.sweep.storage import database_errors, held, is_database, journal_path, open_storage, without_password
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ State = Literal["WAITING", "RUNNING", "COMPLETE", "PRUNED", "FAIL"]
 """Optuna's names of what may become of a trial."""
 
 
-def tickets(plan: Plan, axes: Sequence[Axis], given: Sequence[dict[str, Value]] = ()) -> list[dict[str, Value]]:
+def tickets(plan: Plan, given: Sequence[dict[str, Value]] = ()) -> list[dict[str, Value]]:
     """The values that each trial is given beforehand: all of a grid's, those ``given`` first; none of a sampler's."""
     if plan.sampler != "grid":
         return [{} for _ in range(plan.trials)]
-    points = grid(axes)
+    points = grid(axes(plan))
     if plan.trials < len(points):  # a part of the grid that is spread over it
         random.Random(plan.seed).shuffle(points)
     return [*given, *(point for point in points if point not in given)][: plan.trials]
@@ -40,8 +40,8 @@ def tickets(plan: Plan, axes: Sequence[Axis], given: Sequence[dict[str, Value]] 
 class Trials:
     """The study of a plan, in its storage; with ``write=False`` one that is there, of which nothing is changed."""
 
-    def __init__(self, plan: Plan, axes: Sequence[Axis], directory: Path, *, write: bool = True) -> None:
-        self.plan, self.axes, self.directory = plan, axes, directory
+    def __init__(self, plan: Plan, directory: Path, *, write: bool = True) -> None:
+        self.plan, self.axes, self.directory = plan, axes(plan), directory
         self.storage = open_storage(plan.storage, directory, write=write)
         self._watcher = Watcher()
         with self.errors():
@@ -88,7 +88,7 @@ class Trials:
         with self.errors():
             known = {trial.user_attrs.get("ticket") for trial in self.study.get_trials(deepcopy=False)}
             given = [trial.system_attrs["fixed_params"] for trial in self.all()]
-            for number, values in enumerate(tickets(self.plan, self.axes, given)):
+            for number, values in enumerate(tickets(self.plan, given)):
                 if number not in known:
                     self.study.enqueue_trial(values, user_attrs={"ticket": number})
             # Two processes may have filled at once: of each ticket the first one counts.
@@ -183,8 +183,7 @@ class Trials:
     def best(self, count: int = 1) -> list["FrozenTrial"]:
         """The best of the trials that ran to their end, best first."""
         done = [t for t in self.all() if t.state.name == "COMPLETE" and t.value is not None]
-        sign = -1 if self.plan.objective.goal == "max" else 1
-        return sorted(done, key=lambda trial: (sign * (trial.value or 0.0), trial.number))[:count]
+        return sorted(done, key=self.plan.objective.rank)[:count]
 
     def values(self, trial: "FrozenTrial") -> dict[str, Value]:
         """What its config has: the number in place of ``rho = "auto"``, once it is chosen."""
