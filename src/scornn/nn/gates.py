@@ -11,6 +11,7 @@ from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice, check_integer, full_precision
 from scornn.nn.layer import RecurrentLayer
 from scornn.ops import gated, native
+from scornn.ops.bank import Order
 from scornn.ops.custom import under_transform
 from scornn.ops.layout import States
 from scornn.ops.rung import Rung, choose
@@ -83,7 +84,7 @@ class GatedLayer(RecurrentLayer):
         weights = [self.tensor(f"{name}{suffix}") for name in names]
         first: Any = tuple(h.unsqueeze(0) for h in states)
         first = first if len(first) > 1 else first[0]
-        order = reversal(batch_sizes) if reverse and batch_sizes is not None else None
+        order = Order(x, batch_sizes, reverse).index if reverse and batch_sizes is not None else None
         settings = (self.bias, 1, 0.0, self.training, False)
         with full_precision(x):
             if batch_sizes is None:
@@ -234,17 +235,3 @@ def _no_projections(x: Tensor) -> str:
 def _cell(states: States) -> Tensor | None:
     """c of an LSTM's (h, c)."""
     return states[1] if len(states) > 1 else None
-
-
-def reversal(batch_sizes: Tensor) -> Tensor:
-    """The order of packed rows in which each sequence runs backwards.
-
-    Example:
-        >>> reversal(torch.tensor([2, 1, 1]))  # rows 0, 2, 3 are one sequence, row 1 is another
-        tensor([3, 1, 2, 0])
-    """
-    steps = torch.arange(len(batch_sizes)).repeat_interleave(batch_sizes)
-    first = batch_sizes.cumsum(0) - batch_sizes
-    sample = torch.arange(len(steps)) - first[steps]
-    lengths = (batch_sizes.unsqueeze(1) > torch.arange(int(batch_sizes[0]))).sum(0)
-    return first[lengths[sample] - 1 - steps] + sample
