@@ -186,14 +186,10 @@ def settings(flags: Flags) -> dict[str, Any]:
             raise UsageError(f"TASK is {flags.task}, but {flags.config} is for {named}")
     elif "task" not in file:
         raise UsageError(f"TASK is missing: expected one of {', '.join(TASKS)}, or a --config that names it")
-    for option_, key in _NUMBERS.items():
+    for option_, key in (_NUMBERS | _WORDS).items():
         value = getattr(flags, option_)
         if value is not None:
-            assign(given, key, parse_value(value))
-    for option_, key in _WORDS.items():
-        value = getattr(flags, option_)
-        if value is not None:
-            assign(given, key, value)
+            assign(given, key, parse_value(value) if option_ in _NUMBERS else value)
     if flags.allow_partial:
         assign(given, "task.allow_partial", True)
     if flags.data is not None:
