@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,7 +13,7 @@ from scornn.nn.catalogue import parameter_count
 from scornn.paper import match
 from scornn.paper.items import ITEMS, chosen
 from scornn.paper.presets import choose, presets
-from scornn.paper.scale import Cost, settings, within
+from scornn.paper.scale import Cost, Request, settings, within
 from scornn.tasks import Batch, Task
 from scornn.train.config import build, to_table
 from scornn.train.distributed import World
@@ -65,7 +67,7 @@ def test_has_its_number_of_parameters(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_takes_a_step_at_a_small_size(name: str) -> None:
     item = next(item for item in ITEMS.values() if name in (*item.presets, *item.beyond))
-    config = settings(presets()[name], item, "smoke", seed=1, threads=1, corpus=None, data=None)
+    config = settings(presets()[name], item, 1, Request(out=Path()))
     assert config.model.hidden == 8
     engine = Engine(config, task_of(name), World())
     before = [p.detach().clone() for p in engine.parameters]
@@ -167,7 +169,7 @@ def test_a_run_of_a_preset_is_known_by_its_settings(name: str) -> None:
 
 def test_a_run_named_after_a_preset_belongs_to_it_and_says_what_differs() -> None:
     preset = presets()["copying-1000-scornn-190"]
-    config = settings(preset, ITEMS["fig-copying"], "smoke", seed=7, threads=1, corpus=None, data=None)
+    config = settings(preset, ITEMS["fig-copying"], 7, Request(out=Path()))
     table = to_table(config)
     assert match.preset_of(table) is preset
     assert match.is_reduced(table, preset)
@@ -181,7 +183,7 @@ def test_a_run_named_after_a_preset_belongs_to_it_and_says_what_differs() -> Non
 
 def test_an_open_corpus_is_named() -> None:
     preset = presets()["timit-scornn-224"]
-    config = settings(preset, ITEMS["table-timit"], "paper", seed=7, threads=1, corpus="iban", data=None)
+    config = settings(preset, ITEMS["table-timit"], 7, Request(out=Path(), scale="paper", corpus="iban"))
     assert match.preset_of(to_table(config)) is preset
     assert match.differences(to_table(config), preset) == ["corpus iban instead of timit"]
 
@@ -189,7 +191,7 @@ def test_an_open_corpus_is_named() -> None:
 @pytest.mark.parametrize(("step", "evaluation"), [(0.1, 1.0), (0.1, 500.0), (50.0, 1e-3), (1e-5, 1e-5)])
 def test_a_time_limit_is_kept(step: float, evaluation: float) -> None:
     preset = presets()["copying-1000-scornn-190"]
-    config = settings(preset, ITEMS["fig-copying"], "short", seed=7, threads=1, corpus=None, data=None)
+    config = settings(preset, ITEMS["fig-copying"], 7, Request(out=Path(), scale="short"))
     cut = within(config, 300, Cost(step=step, evaluation=evaluation), 10_000)
     assert cut.steps is not None
     assert 1 <= cut.steps <= 10_000
@@ -209,5 +211,5 @@ def test_a_part_of_a_corpus_is_allowed_by_a_flag_of_reproduce() -> None:
     preset = next(preset for preset in presets().values() if preset.config["task"]["name"] == "speech")
     item = next(item for item in ITEMS.values() if preset.name in (*item.presets, *item.beyond))
     for partial in (False, True):
-        config = settings(preset, item, "smoke", seed=1, threads=1, corpus=None, data=None, allow_partial=partial)
+        config = settings(preset, item, 1, Request(out=Path(), allow_partial=partial))
         assert to_table(config)["task"]["allow_partial"] is partial

@@ -17,8 +17,9 @@ from scornn.paper import match, record, verdict
 from scornn.paper import page as reproduction
 from scornn.paper.items import ITEMS
 from scornn.paper.presets import presets
-from scornn.paper.reproduce import Request, reproduce
+from scornn.paper.reproduce import reproduce
 from scornn.paper.results import collect, records
+from scornn.paper.scale import Request
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,8 +17,8 @@ from scornn.errors import UsageError
 from scornn.paper.items import ITEMS
 from scornn.paper.presets import presets
 from scornn.paper.record import BEGIN, END
-from scornn.paper.reproduce import Request, reproduce
-from scornn.paper.scale import settings
+from scornn.paper.reproduce import reproduce
+from scornn.paper.scale import Request, settings
 from scornn.train import program
 
 ROWS = ("copying-1000-scornn-190", "copying-2000-lstm-68")
@@ -81,7 +81,7 @@ def test_goes_on_where_it_stopped(tmp_path: Path) -> None:
     for name in ("whole", "cut"):
         request = Request(out=tmp_path / name, only=ROWS[:1], quiet=True)
         if name == "cut":
-            config = settings(presets()[ROWS[0]], item, "smoke", seed=5544, threads=1, corpus=None, data=None)
+            config = settings(presets()[ROWS[0]], item, 5544, request)
             path = tmp_path / name / "runs" / str(config.name)
             program.start(config, path, quiet=True, tensorboard=False)
             newest = path / "checkpoints" / "step-4"

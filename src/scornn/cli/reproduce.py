@@ -35,7 +35,7 @@ from scornn.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from scornn.paper.items import Item
-    from scornn.paper.reproduce import Request
+    from scornn.paper.scale import Request
     from scornn.report.page import Section
 
 
@@ -77,8 +77,9 @@ def main(argv: list[str]) -> int:
 def _reproduce(flags: Flags) -> int:
     from scornn.paper.items import ITEMS, chosen
     from scornn.paper.page import write
-    from scornn.paper.reproduce import Request, reproduce
+    from scornn.paper.reproduce import reproduce
     from scornn.paper.results import collect
+    from scornn.paper.scale import Request
 
     items = chosen(flags.item)
     out = Path(flags.out or f"reproduction/{flags.scale}")

@@ -21,32 +21,16 @@ from scornn.paper.experiments import SEED, Preset
 from scornn.paper.items import ITEMS, Item
 from scornn.paper.presets import presets
 from scornn.paper.progress import Overview
-from scornn.paper.scale import SHORT_SECONDS, Cost, Scale, settings, within
+from scornn.paper.scale import SHORT_SECONDS, Cost, Request, settings, within
 from scornn.roles import Role
 from scornn.train import program
 from scornn.train.config import Config, config_hash, role, to_table
-from scornn.train.distributed import World, default_threads
+from scornn.train.distributed import World
 from scornn.train.engine import Engine
 from scornn.train.run import read_config
 
 _TIMING_SECONDS = 60.0
 _SHOWN_UTTERANCES = 3
-
-
-@dataclass(frozen=True)
-class Request:
-    """What was asked for. ``minutes`` and ``iterations`` limit each run at any scale; ``only`` names presets."""
-
-    out: Path
-    scale: Scale = "smoke"
-    seeds: int = 1
-    only: tuple[str, ...] = ()
-    minutes: float | None = None
-    iterations: int | None = None
-    corpus: str | None = None
-    allow_partial: bool = False
-    data: Path | None = None
-    quiet: bool = False
 
 
 @dataclass
@@ -121,16 +105,7 @@ def _jobs(items: list[Item], request: Request) -> list[_Job]:
         seeds = 1 if item.kind == "timing" else request.seeds
         for preset in chosen:
             for seed in range(SEED, SEED + seeds):
-                config = settings(
-                    preset,
-                    item,
-                    request.scale,
-                    seed=seed,
-                    threads=1 if request.scale == "smoke" else default_threads(),
-                    corpus=request.corpus,
-                    allow_partial=request.allow_partial,
-                    data=str(request.data) if request.data else None,
-                )
+                config = settings(preset, item, seed, request)
                 if request.iterations is not None and item.kind == "training":
                     config = msgspec.structs.replace(config, steps=request.iterations, epochs=None)
                 seconds = None if item.kind == "gradients" else _seconds(request, len(chosen) * seeds)

@@ -5,6 +5,8 @@ evaluation cost here decides how many there are. ``smoke``: small networks on sh
 that everything runs; its figures say nothing about the models.
 """
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -14,6 +16,7 @@ from scornn.paper.experiments import Preset
 from scornn.paper.items import GRADIENT_STEPS, Item
 from scornn.tasks.catalogue import entry_of
 from scornn.train.config import Config, build
+from scornn.train.distributed import default_threads
 from scornn.train.tables import Table, merge
 
 Scale = Literal["smoke", "short", "paper"]
@@ -32,27 +35,35 @@ class Cost(Struct, frozen=True, kw_only=True):
     evaluation: float
 
 
-def settings(
-    preset: Preset,
-    item: Item,
-    scale: Scale,
-    *,
-    seed: int,
-    threads: int,
-    corpus: str | None,
-    data: str | None,
-    allow_partial: bool = False,
-) -> Config:
+@dataclass(frozen=True)
+class Request:
+    """What was asked for. ``minutes`` and ``iterations`` limit each run at any scale; ``only`` names presets."""
+
+    out: Path
+    scale: Scale = "smoke"
+    seeds: int = 1
+    only: tuple[str, ...] = ()
+    minutes: float | None = None
+    iterations: int | None = None
+    corpus: str | None = None
+    allow_partial: bool = False
+    data: Path | None = None
+    quiet: bool = False
+
+
+def settings(preset: Preset, item: Item, seed: int, request: Request) -> Config:
     """The config of one run, before a time limit."""
-    table: Table = {"threads": threads, "seed": seed, "name": f"{preset.name}-s{seed}", "data": data}
+    table: Table = {"threads": 1 if request.scale == "smoke" else default_threads(), "seed": seed}
+    table |= {"name": f"{preset.name}-s{seed}", "data": str(request.data) if request.data else None}
     if item.kind == "gradients":
         table["steps"] = GRADIENT_STEPS
     table = merge(preset.config, table)
-    if corpus is not None and table["task"]["name"] == "speech":
-        table["task"]["corpus"] = corpus
-    if allow_partial and table["task"]["name"] == "speech":
-        table["task"]["allow_partial"] = True
-    return build(merge(table, smoke(table["task"]))) if scale == "smoke" else build(table)
+    if table["task"]["name"] == "speech":
+        if request.corpus is not None:
+            table["task"]["corpus"] = request.corpus
+        if request.allow_partial:
+            table["task"]["allow_partial"] = True
+    return build(merge(table, smoke(table["task"]))) if request.scale == "smoke" else build(table)
 
 
 def within(config: Config, seconds: float, cost: Cost, planned: int) -> Config:

@@ -12,8 +12,8 @@ from scornn.errors import UsageError
 from scornn.paper.experiments import SEED
 from scornn.paper.items import Item
 from scornn.paper.presets import presets, resolve
-from scornn.paper.reproduce import Request, limited, open_plan
-from scornn.paper.scale import Scale, smoke
+from scornn.paper.reproduce import limited, open_plan
+from scornn.paper.scale import Request, Scale, smoke
 from scornn.report.page import Cell, Prose, Section, Table, number, words
 from scornn.sweep import page, plan, program, record, rho
 from scornn.sweep.record import Entry, Record
