@@ -6,6 +6,7 @@
 #include "gated.h"
 #include "lstm.h"
 #include "bank.h"
+#include "peak.h"
 #include "structured.h"
 
 namespace scornn {
@@ -37,21 +38,6 @@ template <class T> int choose(const scornn_sequence &s, const scornn_gradients *
         case SCORNN_BANK: return run_rotations<T>(s, g, begin, end);
         default: return SCORNN_INVALID;
     }
-}
-
-template <class T> double peak_of(i64 iterations) {
-    constexpr int kSums = 2 * kRows;
-    Vec<T> sum[kSums];
-    volatile T start = 2;  // unknown to the compiler, which leaves out a sum that it sees to stand still
-    for (int i = 0; i < kSums; ++i) sum[i] = broadcast<T>(start + T(i));
-    const Vec<T> factor = broadcast<T>(T(0.999)), term = broadcast<T>(T(0.001));
-    for (i64 k = 0; k < iterations; ++k)
-        for (int i = 0; i < kSums; ++i) sum[i] = sum[i] * factor + term;
-    Vec<T> total{};
-    for (int i = 0; i < kSums; ++i) total += sum[i];
-    volatile T sink = total[0];
-    (void)sink;
-    return 2.0 * kSums * kWidth<T> * double(iterations);
 }
 
 }  // namespace
