@@ -15,19 +15,15 @@ void activate(T *z, i64 stride, i64 rows, const Panels<T> &bias, i64 n, T *outpu
         const T *b = bias.at(column / kPanel<T>, 0);
         const Vec<T> b_low = load(b), b_high = load(b + kWidth<T>);
         T *out = output + column;
-        const bool whole = column + kPanel<T> <= n;
+        const i64 left = n - column;
         for (i64 r = 0; r < rows; ++r, out += n) {
             T *row = z + r * kPanel<T>;
             const Vec<T> low = Act<T>::forward(load(row), b_low);
             const Vec<T> high = Act<T>::forward(load(row + kWidth<T>), b_high);
             store(row, low);
             store(row + kWidth<T>, high);
-            if (whole) {
-                store(out, low);
-                store(out + kWidth<T>, high);
-            } else {
-                std::memcpy(out, row, (n - column) * sizeof(T));
-            }
+            store_first(out, low, left);
+            if (left > kWidth<T>) store_first(out + kWidth<T>, high, left - kWidth<T>);
         }
     }
 }

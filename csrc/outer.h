@@ -9,16 +9,19 @@ namespace SCORNN_ISA {
 template <class T, int kHeight> struct TileOuter {
     static void run(const T *d, const T *h, i64 depth, T *g) {
         Vec<T> sum[kHeight][2];
+        SCORNN_UNROLL
         for (int i = 0; i < kHeight; ++i) sum[i][0] = sum[i][1] = Vec<T>{};
 #pragma GCC unroll 4
         for (i64 k = 0; k < depth; ++k) {
             Vec<T> low = load(h + k * kPanel<T>), high = load(h + k * kPanel<T> + kWidth<T>);
+            SCORNN_UNROLL
             for (int i = 0; i < kHeight; ++i) {
                 Vec<T> value = broadcast<T>(d[k * kPanel<T> + i]);
                 sum[i][0] += value * low;
                 sum[i][1] += value * high;
             }
         }
+        SCORNN_UNROLL
         for (int i = 0; i < kHeight; ++i) {
             T *row = g + i * kPanel<T>;
             store(row, load(row) + sum[i][0]);

@@ -44,6 +44,7 @@ template <class T> class Panels {
     // False where memory is short. Contents: zero.
     bool allocate(i64 rows, i64 columns) {
         stride_ = rows * kPanel<T>;
+        columns_ = columns;
         i64 bytes = panels<T>(columns) * stride_ * i64(sizeof(T));
         data_ = static_cast<T *>(allocate_aligned(larger<i64>(bytes, 64)));
         if (!data_) return false;
@@ -52,6 +53,7 @@ template <class T> class Panels {
     }
 
     i64 stride() const { return stride_; }  // from one panel to the next
+    bool narrow(i64 panel) const { return columns_ - panel * kPanel<T> <= kWidth<T>; }  // its columns fill one vector
     T *at(i64 panel, i64 row) { return data_ + panel * stride_ + row * kPanel<T>; }
     const T *at(i64 panel, i64 row) const { return data_ + panel * stride_ + row * kPanel<T>; }
 
@@ -88,7 +90,7 @@ template <class T> class Panels {
 
   private:
     T *data_ = nullptr;
-    i64 stride_ = 0;
+    i64 stride_ = 0, columns_ = 0;
 };
 
 }  // namespace SCORNN_ISA

@@ -3,6 +3,9 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #ifndef SCORNN_ISA
 #error "compile with -DSCORNN_ISA=<name>: every instruction set lives in a namespace of its own"
@@ -60,17 +63,32 @@ template <class T> SCORNN_INLINE Vec<T> load(const T *p) { return *reinterpret_c
 
 template <class T> SCORNN_INLINE void store(T *p, Vec<T> v) { *reinterpret_cast<typename Simd<T>::Loose *>(p) = v; }
 
-// The first `count` lanes; the others are zero. Nothing beyond them is touched.
-template <class T> SCORNN_INLINE Vec<T> load_first(const T *p, i64 count) {
-    if (count >= kWidth<T>) return load(p);
+// Some lanes alone, fewer than all, by the instructions with a mask where there are any.
+#if defined(__AVX512F__)
+SCORNN_INLINE Vec<float> load_some(const float *p, i64 count) { return _mm512_maskz_loadu_ps((1u << count) - 1, p); }
+SCORNN_INLINE Vec<double> load_some(const double *p, i64 count) { return _mm512_maskz_loadu_pd((1u << count) - 1, p); }
+SCORNN_INLINE void store_some(float *p, Vec<float> v, i64 count) { _mm512_mask_storeu_ps(p, (1u << count) - 1, v); }
+SCORNN_INLINE void store_some(double *p, Vec<double> v, i64 count) { _mm512_mask_storeu_pd(p, (1u << count) - 1, v); }
+#else
+template <class T> SCORNN_INLINE Vec<T> load_some(const T *p, i64 count) {
     Vec<T> v{};
     for (i64 i = 0; i < count; ++i) v[i] = p[i];
     return v;
 }
 
+template <class T> SCORNN_INLINE void store_some(T *p, Vec<T> v, i64 count) {
+    for (i64 i = 0; i < count; ++i) p[i] = v[i];
+}
+#endif
+
+// The first `count` lanes; the others are zero. Nothing beyond them is touched.
+template <class T> SCORNN_INLINE Vec<T> load_first(const T *p, i64 count) {
+    return count >= kWidth<T> ? load(p) : load_some(p, count);
+}
+
 template <class T> SCORNN_INLINE void store_first(T *p, Vec<T> v, i64 count) {
     if (count >= kWidth<T>) return store(p, v);
-    for (i64 i = 0; i < count; ++i) p[i] = v[i];
+    store_some(p, v, count);
 }
 
 template <class T> SCORNN_INLINE Bits<T> bits(Vec<T> v) { return (Bits<T>)v; }
