@@ -41,15 +41,27 @@ class Bank(NamedTuple):
         return torch.cat([angle, (1 - self.sign.double()) * (math.pi / 2)]) if self.sign.shape[0] else angle
 
     def powers(self, first: int, count: int) -> Tensor:
-        """e^{ikθ} for k = first, …, first + count − 1, ``(count, units)``, of the angles' precision.
+        """e^{ikθ} for k = first, …, first + count − 1, ``(count, units)``, of the angles' precision."""
+        jumps, steps = self._factors(first, count, 1)
+        return (jumps.unsqueeze(1) * steps).flatten(0, 1)[:count]
 
-        As products of √count coarse and √count fine ones, each rounded once from float64.
+    def columns(self, U: Tensor, count: int) -> Tensor:
+        """The columns of [R^{count−1}U … RU U], one after the other: ``(count · m, n)``."""
+        jumps, steps = self._factors(count - 1, count, -1)
+        jumps = jumps.unsqueeze(1) * self.complex(U.mT)
+        turned = (jumps.unsqueeze(1) * steps.unsqueeze(1)).flatten(0, 1)
+        return self.real(turned if len(turned) == count else turned[:count]).flatten(0, 1)  # a slice costs a backward
+
+    def _factors(self, first: int, count: int, stride: int) -> tuple[Tensor, Tensor]:
+        """√count coarse and √count fine powers whose products are e^{ikθ} for k = first, first + stride, ….
+
+        Each is rounded once from float64. The products may be a few more than ``count``.
         """
         fine = max(math.isqrt(count - 1) + 1, 1)
         coarse = -(-count // fine)
-        steps = self.power(torch.arange(fine, device=self.angle.device))
-        jumps = self.power(first + fine * torch.arange(coarse, device=self.angle.device))
-        return (jumps.unsqueeze(1) * steps).flatten(0, 1)[:count]
+        k = torch.arange(max(coarse, fine), device=self.angle.device) * stride
+        jumps, steps = self.power(torch.cat([first + fine * k[:coarse], k[:fine]])).split([coarse, fine])
+        return jumps, steps
 
     def power(self, k: Tensor | int) -> Tensor:
         """e^{ikθ} ``(units,)``, or ``(len(k), units)``."""

@@ -29,14 +29,16 @@ def last_state(
     steps = order.steps_of(x)
     T, m, n = len(steps), steps.shape[-1], bank.units
     size = max(1, min(T, BLOCK // (m * n)))
-    powers = bank.powers(0, size).flip(0)
-    K = bank.real(powers.unsqueeze(1) * bank.complex(U.mT)).flatten(0, 1)  # (size · m, n)
-    turn = bank.power(size)
-    h = _rows(steps[: (T - 1) % size + 1]) @ K[-((T - 1) % size + 1) * m :]
-    for begin in range((T - 1) % size + 1, T, size):
+    first = (T - 1) % size + 1
+    K = bank.columns(U, size)
+    h = _rows(steps[:first]) @ (K if first == size else K[-first * m :])
+    if first < T:
+        turn = bank.power(size)
+    for begin in range(first, T, size):
         h = torch.addmm(bank.real(bank.complex(h) * turn), _rows(steps[begin : begin + size]), K)
-    h = h + bank.real(bank.power(order.lengths if order.packed else T) * bank.complex(h0))
-    return h if b is None else h + _sum_of_powers(bank, b, order, powers)
+    if _may_be_nonzero(h0):
+        h = h + bank.real(bank.power(order.lengths if order.packed else T) * bank.complex(h0))
+    return h if b is None else h + _sum_of_powers(bank, b, order, size)
 
 
 def frames(x: Tensor, bank: Bank, U: Tensor, size: int) -> tuple[Tensor, Bank, Tensor]:
@@ -46,9 +48,8 @@ def frames(x: Tensor, bank: Bank, U: Tensor, size: int) -> tuple[Tensor, Bank, T
     """
     batch, m = x.shape[1:]
     steps = x.unflatten(0, (-1, size)).transpose(1, 2).reshape(-1, batch, size * m)
-    columns = bank.real(bank.powers(0, size).flip(0).unsqueeze(1) * bank.complex(U.mT)).flatten(0, 1)
     angle = (bank.angle.double() * size).remainder(2 * torch.pi).to(bank.angle.dtype)
-    return steps, Bank(angle, bank.sign**size), columns.mT.contiguous()
+    return steps, Bank(angle, bank.sign**size), bank.columns(U, size).mT.contiguous()
 
 
 def _rows(steps: Tensor) -> Tensor:
@@ -56,13 +57,13 @@ def _rows(steps: Tensor) -> Tensor:
     return steps.transpose(0, 1).flatten(1)
 
 
-def _sum_of_powers(bank: Bank, b: Tensor, order: Order, powers: Tensor) -> Tensor:
+def _sum_of_powers(bank: Bank, b: Tensor, order: Order, size: int) -> Tensor:
     """Σ_{k<T} Rᵏ b: what a constant input leaves."""
     turned = bank.complex(b)
     if order.packed:
         return bank.real((bank.powers(0, order.steps) * turned).cumsum(0)[order.lengths - 1])
-    first, size = (order.steps - 1) % len(powers) + 1, len(powers)
-    total, block = powers[-first:].sum(0), powers.sum(0)
+    first, powers = (order.steps - 1) % size + 1, bank.powers(0, size)
+    total, block = powers[:first].sum(0), powers.sum(0)
     for _ in range(first, order.steps, size):
         total = total * bank.power(size) + block
     return bank.real(total * turned)
