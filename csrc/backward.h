@@ -74,7 +74,7 @@ template <class T, template <class> class Act> class Backward {
                 g = nullptr;
             }
             differentiate_rows(g, output + block.row() * n_, alive);
-            const i64 back = index > 0 ? block.row_before() - block.row() : 0;  // from here to the step before
+            const i64 back = block.rows_to(index - 1);  // from here to the step before
             if (p_) sums_.keep_heads(dy + (block.row() + back) * p_, alive, before);
             sums_.keep_inputs(block, alive, before, output + (block.row() + back) * n_, h0 + begin * n_);
             Ahead ahead;

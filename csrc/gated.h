@@ -173,7 +173,7 @@ template <class T, template <class> class Act> class GatedBackward {
                 add_rows(g, g_.output_stride[1], g_.output_stride[2], alive, n_, carry_);
                 g = nullptr;
             }
-            const i64 back = index > 0 ? block.row_before() - block.row() : 0;  // from here to the step before
+            const i64 back = block.rows_to(index - 1);  // from here to the step before
             const T *h = output + (block.row() + back) * n_;
             const T *kept = gates + block.row() * kGateNumbers * n_;
             for (i64 column = 0; column < n_; column += kWidth<T>) {

@@ -143,7 +143,7 @@ template <class T> class LstmBackward {
             sums_.make_room(alive);
             const i64 *stride = g_.output_stride;
             if (g_.output) add_rows(block.find(g_.output, stride), stride[1], stride[2], alive, n_, carry_);
-            const i64 back = index > 0 ? block.row_before() - block.row() : 0;  // from here to the step before
+            const i64 back = block.rows_to(index - 1);  // from here to the step before
             const T *c_before = cells + (block.row() + back) * n_, *h_before = output + (block.row() + back) * n_;
             for (i64 column = 0; column < n_; column += kWidth<T>) {
                 const i64 left = n_ - column;

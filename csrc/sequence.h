@@ -118,10 +118,13 @@ template <class T> class Block {
 
     // The position of row 0 of the block at the current step in a contiguous (T, B, ·) or (N, ·) array.
     i64 row() const { return offset_ + begin_; }
-    i64 row_before() const {  // the same for the step computed before the current one
-        const i64 t = time(index_), before = time(index_ - 1);
-        return row() + (before > t ? size(t) : -size(before));
+    // From there to the row 0 of the step computed before or after the current one; 0 where there is none.
+    i64 rows_to(i64 neighbour) const {
+        if (neighbour < 0 || neighbour >= s_.steps) return 0;
+        const i64 t = time(index_), other = time(neighbour);
+        return other > t ? size(t) : -size(other);
     }
+    i64 row_before() const { return row() + rows_to(index_ - 1); }
 
     // Row 0 of the block at the current step in an array with strides.
     const T *find(const void *base, const i64 *stride) const {
