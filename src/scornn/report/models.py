@@ -5,12 +5,16 @@ which takes longer to import than a report takes to make. What a report needs of
 """
 
 import ast
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import chain
 from typing import Any, NamedTuple
+
+_DECORATORS = re.compile(r"^(@model\(.*?)^class ", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -63,15 +67,17 @@ def label_and_about(task: Mapping[str, Any]) -> tuple[str, str]:
 @cache
 def _models() -> Mapping[str, Look]:
     found: dict[str, Look] = {}
-    for name, given, _, _ in _entries("nn", "model"):
-        found[name] = Look(*(ast.literal_eval(given[key]) for key in ("label", "colour", "marker")))
+    for text in _sources("nn", "@model("):
+        for entry in _DECORATORS.findall(text):  # the rest of a module takes far longer to parse
+            for name, given, _, _ in _entries(f"{entry}class _: ...", "model"):
+                found[name] = Look(*(ast.literal_eval(given[key]) for key in ("label", "colour", "marker")))
     return found
 
 
 @cache
 def _tasks() -> Mapping[str, _Task]:
     found: dict[str, _Task] = {}
-    for name, given, kind, module in _entries("tasks", "task"):
+    for name, given, kind, module in chain(*(_entries(text, "task") for text in _sources("tasks", "@task("))):
         config = next(c for c in module.body if isinstance(c, ast.ClassDef) and any(w.arg == "tag" for w in c.keywords))
         tag = next(ast.literal_eval(word.value) for word in config.keywords if word.arg == "tag")
         own = {ast.unparse(line.targets[0]): line.value for line in kind.body if isinstance(line, ast.Assign)}
@@ -80,14 +86,20 @@ def _tasks() -> Mapping[str, _Task]:
     return found
 
 
-def _entries(room: str, decorator: str) -> Iterator[tuple[str, dict[str | None, ast.expr], ast.ClassDef, ast.Module]]:
-    """The name and keywords of each entry that the sources of a room make, its class, and the module of that."""
+def _sources(room: str, marked: str) -> Iterator[str]:
+    """The sources of a room that have the mark."""
     for file in sorted(resources.files("scornn").joinpath(room).iterdir(), key=lambda file: file.name):
         text = file.read_text(encoding="utf-8") if file.name.endswith(".py") else ""
-        module = ast.parse(text if f"@{decorator}(" in text else "")
-        for node in ast.walk(module):
-            for call in node.decorator_list if isinstance(node, ast.ClassDef) else ():
-                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == decorator:
-                    given = {word.arg: word.value for word in call.keywords}
-                    assert isinstance(node, ast.ClassDef)
-                    yield ast.literal_eval(call.args[0]), given, node, module
+        if marked in text:
+            yield text
+
+
+def _entries(text: str, decorator: str) -> Iterator[tuple[str, dict[str | None, ast.expr], ast.ClassDef, ast.Module]]:
+    """The name and keywords of each entry that a source makes, its class, and the module of that."""
+    module = ast.parse(text)
+    for node in ast.walk(module):
+        for call in node.decorator_list if isinstance(node, ast.ClassDef) else ():
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == decorator:
+                given = {word.arg: word.value for word in call.keywords}
+                assert isinstance(node, ast.ClassDef)
+                yield ast.literal_eval(call.args[0]), given, node, module

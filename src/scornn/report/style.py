@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
@@ -55,6 +56,7 @@ def svg(figure: Figure, *, alt: str, themed: bool = True) -> str:
     """Themed: an ``<svg>`` to inline, in the page's font and colours ``var(--…)``. Otherwise a whole file."""
     buffer = io.StringIO()
     with style({"svg.fonttype": "none" if themed else "path"}):
+        _lay_out(figure)
         figure.savefig(
             buffer,
             format="svg",
@@ -71,6 +73,16 @@ def svg(figure: Figure, *, alt: str, themed: bool = True) -> str:
     viewbox = re.search(r'viewBox="[^"]*"', opening)
     assert viewbox is not None
     return f"<svg {viewbox[0]}{described}{_themed(text[opening_end:].rstrip())}"
+
+
+def _lay_out(figure: Figure) -> None:
+    """Fit the layout to what will be drawn. Left to ``savefig``, that takes a whole drawing of its own."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        FigureCanvasSVG(figure)
+        figure.dpi = 72  # that of the drawing
+        engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 def png(figure: Figure, *, dpi: int = 200) -> bytes:
