@@ -74,6 +74,8 @@ def test_the_average_of_a_stored_unitary_matrix_is_put_back_on_its_manifold(smal
     saved = checkpoint.load(tmp_path / "run" / "checkpoints" / f"step-{found.step}")
     state.restore_model(engine.model, state.average_of(saved.training))
     assert engine.orthogonality() > 1e-3
+    other = start(config, tmp_path / "other", start_from=tmp_path / "run", start_weights="average").summary
+    assert other["orthogonality"] < 1e-5
 
 
 def test_a_model_whose_parameters_change_their_meaning_has_none(small: Small, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from scornn.errors import UsageError
 from scornn.nn import SequenceModel
 from scornn.tasks.catalogue import find as find_task
 from scornn.tasks.catalogue import name_of
-from scornn.train import state
 from scornn.train.engine import Weights, build_model
 from scornn.train.weights import Stored, find
 
@@ -85,9 +84,7 @@ def of(stored: Stored, device: torch.device | str = "cpu") -> Network:
     task = describe(stored)
     with torch.random.fork_rng(devices=[]):  # building draws weights, which are then replaced
         network = cast(Network, build_model(stored.config, cast(Any, task), Network))
-    state.restore_model(network, stored.tensors)
-    if stored.weights == "average":
-        network.layer.retract_()
+    stored.put_into(network)
     network.task, network.stored = task, stored
     return network.to(device).eval()
 

@@ -12,11 +12,10 @@ from typing import Any
 
 import msgspec
 import torch
-from torch import Tensor
 
 from scornn import tasks
 from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
-from scornn.train import board, checkpoint, distributed, provenance, state, watch
+from scornn.train import board, checkpoint, distributed, provenance, watch
 from scornn.train.config import Config, to_table
 from scornn.train.distributed import World
 from scornn.train.engine import Engine, Weights, make_task
@@ -65,7 +64,7 @@ def start(
     with closing(distributed.start(config.device)) as world:
         trainer = Trainer(config, _task(config), world)  # refuses data, sizes and options before a directory is made
         if weights is not None:
-            state.restore_model(trainer.engine.model, weights)
+            weights.put_into(trainer.engine.model)
         path, there = world.from_first(lambda: _as_json(place(config, out, join=world.launched)))
         return _train(trainer, Path(path), there, display or (Silent if quiet else show), write_board)
 
@@ -152,13 +151,11 @@ def load(
         config = msgspec.structs.replace(config, data=str(data))
     task = _task(config)
     engine = Engine(config, task, World(device=config.device))
-    state.restore_model(engine.model, found.tensors)
-    if found.weights == "average":
-        engine.model.layer.retract_()
+    found.put_into(engine.model)
     return task, engine, found
 
 
-def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[Config, dict[str, Tensor] | None]:
+def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[Config, Stored | None]:
     """The newest weights of another run, and the config that names them: run, step and the digest of the weights."""
     if source is None:
         if config.start is not None:
@@ -166,14 +163,14 @@ def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[
         return config, None
     read_config(source)
     saved = find_weights(source, weights=weights)
-    digest, chosen = hashlib.sha256(), saved.tensors
-    for name, tensor in sorted(chosen.items()):
+    digest = hashlib.sha256()
+    for name, tensor in sorted(saved.tensors.items()):
         digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
     averaged = "-averaged" if weights == "average" else ""
     label = f"{source.resolve().name}/step-{saved.step}{averaged}/{digest.hexdigest()[:16]}"
     if config.start not in (None, label):
         raise UsageError(f"start = {config.start}, but --start-from {source} has {label}")
-    return msgspec.structs.replace(config, start=label), chosen
+    return msgspec.structs.replace(config, start=label), saved
 
 
 def _task(config: Config) -> tasks.Task:

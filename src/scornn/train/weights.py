@@ -19,6 +19,7 @@ from torch import Tensor
 
 from scornn import durable, plugins
 from scornn.errors import CheckpointError
+from scornn.nn.model import SequenceModel
 from scornn.train import checkpoint, progress, state
 from scornn.train.config import Config, build, to_table
 from scornn.train.engine import Weights
@@ -40,6 +41,12 @@ class Stored:
     weights: Weights = "raw"
     best: bool = False
     summary: Mapping[str, Any] = field(default_factory=dict)
+
+    def put_into(self, network: SequenceModel) -> None:
+        """Give them to a network of the same config. An average is put back on its manifold if need be."""
+        state.restore_model(network, self.tensors)
+        if self.weights == "average":
+            network.layer.retract_()
 
 
 def find(path: Path, *, best: bool = False, weights: Weights = "raw", plugins: Sequence[str] = ()) -> Stored:
