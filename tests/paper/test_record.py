@@ -18,7 +18,7 @@ from scornn.paper import page as reproduction
 from scornn.paper.items import ITEMS
 from scornn.paper.presets import presets
 from scornn.paper.reproduce import reproduce
-from scornn.paper.results import collect, records
+from scornn.paper.results import collect, records, spread
 from scornn.paper.scale import Request
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,21 +128,55 @@ def test_the_page_shows_every_item_and_says_what_is_missing(
 
 def test_the_table_of_the_readme(results: Path, tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{record.BEGIN}\nold\n{record.END}\nafter\n")
+    readme.write_text(f"before\n{record.BEGIN}\nof before\n{record.END}\nafter\n")
     record.rebuild(results, readme)
     text = readme.read_text()
     assert text.startswith(f"before\n{record.BEGIN}\nOf 94 published figures: 1 met or beaten")
-    assert "| problem | model | figure | published | here | averaged weights | verdict | how |\n| --- |" in text
+    assert "| problem | model | published | here | verdict |\n| --- |" in text
     assert text.endswith(f"fig-copying.svg)\n{record.END}\nafter\n")
-    assert "| copying, T = 1000 | scoRNN n=190 | cross-entropy | converges immediately to zero" in text
     rows = {line.split(" | ")[1]: line for line in text.splitlines() if line.startswith("| copying")}
+    assert rows["scoRNN n=190"].startswith("| copying, T = 1000: cross-entropy | scoRNN n=190 | solves | **")
     assert "± " in rows["scoRNN n=190"].partition("**")[2]
-    assert rows["scoRNN n=190"].endswith("| met or beaten | paper: 10,000 iterations; seeds 1, 2, 3 |")
+    assert rows["scoRNN n=190"].endswith("** | met or beaten |")
     assert "**" not in rows["LSTM n=68"]
     assert text.count("](results/figures/") == 1
-    assert "old" not in text
+    assert "of before" not in text
     with pytest.raises(UsageError, match="no place for the table"):
         record.with_table("nothing", "table")
+
+
+def test_the_whole_tables_stand_with_the_results(results: Path) -> None:
+    text = (results / "README.md").read_text()
+    assert "| problem | model | figure | published | here | averaged weights | verdict | how |\n| --- |" in text
+    row = next(line for line in text.splitlines() if line.startswith("| copying, T = 1000 | scoRNN"))
+    assert "| cross-entropy | converges immediately to zero" in row
+    assert row.endswith("| met or beaten | paper: 10,000 iterations; seeds 1, 2, 3 |")
+
+
+def test_every_cell_of_the_readme_is_short() -> None:
+    rows = [line for line in record.table(collect(ROOT / "results")).splitlines() if line.startswith("| ")]
+    assert len(rows) > 10
+    assert max(len(cell.strip()) for row in rows for cell in row.split("|")) <= 45
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((), None),
+        ((0.5,), "0.5"),
+        ((0.5, 0.5), "0.5 ± 0"),
+        ((0.9437, 0.9478, 0.9464), "0.946 ± 0.002"),
+        ((0.98530, 0.98380, 0.98510), "0.9847 ± 0.0008"),
+        ((0.02, 0.04), "0.03 ± 0.01"),
+        ((2.3e-5, 2.5e-5), "(2.4 ± 0.1)e-5"),
+        ((1e-7, 2e-4), "0.0001 ± 0.0001"),
+        ((0.0, 2e-5), "(1 ± 1)e-5"),
+        ((90.0, 110.0), "100 ± 14"),
+        ((-1.0, 1.0), "0 ± 1"),
+    ],
+)
+def test_a_spread_has_no_more_digits_than_it_knows(values: tuple[float, ...], said: str | None) -> None:
+    assert spread(values) == said
 
 
 def test_a_run_under_a_third_of_its_protocol_is_not_in_the_table(tmp_path: Path, runs: SimpleNamespace) -> None:
@@ -163,7 +197,8 @@ def test_an_open_corpus_is_not_set_beside_the_papers(tmp_path: Path, runs: Simpl
     (run / "summary.json").write_text(json.dumps(summary))
     found = collect(tmp_path / "results")
     row = "| speech (iban) | scoRNN n=224 | eval MSE (padded) | 8.5 on TIMIT | 3 |  | not comparable |"
-    assert row in record.table(found)
+    assert row in record.summary(found)
+    assert "speech" not in record.table(found)  # what cannot be compared is not in the README
     assert "On the corpus iban, not on TIMIT" in reproduction.render(found)
 
 
@@ -282,10 +317,10 @@ def test_settings_beyond_the_paper_stand_beside_its_figure(
     number = next(n for n in found.numbers(ITEMS["table-mnist"], beyond=True) if n.values)
     assert number.verdict == verdict.MET
     row = next(line for line in record.table(found).splitlines() if line.startswith("| permuted"))
-    assert row.startswith(
-        "| permuted MNIST | scoRNN n=170 | 0.943 | **0.95 ± 0.01** | 0.96 ± 0.01 | twice the learning"
-    )
-    assert row.endswith("| beyond: 20 epochs; seeds 1, 2, 3 |")
+    cells = "permuted MNIST: accuracy | scoRNN n=170, other rates | 0.943 | **0.95 ± 0.01** | met or beaten"
+    assert row == f"| {cells} |"
+    whole_row = next(line for line in record.summary(found).splitlines() if line.startswith("| permuted"))
+    assert "| **0.95 ± 0.01** | 0.96 ± 0.01 | met or beaten | beyond: 20 epochs; seeds 1, 2, 3 | twice" in whole_row
     text = dom(reproduction.render(found)).text
     assert "Beyond the paper: the same problem, set otherwise" in text
     assert "94 not run" in text

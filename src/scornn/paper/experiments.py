@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from scornn.report.models import look
 from scornn.train.tables import Table, merge
 from scornn.train.validate import convert
 
@@ -52,6 +53,8 @@ class Preset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     note: str = ""
     beyond: str = ""
     """What differs from the paper's setting, in words; empty for a setting of the paper."""
+    brief: str = ""
+    """The same in two or three words, where the model's name does not say it."""
     config: Table
     name: str
 
@@ -101,6 +104,7 @@ class _Beyond(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     item: str
     of: tuple[str, ...]
     says: str
+    brief: str = ""
     note: str
     parameters: int | None = None
     config: Table
@@ -150,7 +154,10 @@ def _beyond(name: str, base: dict[str, Any], more: _Beyond, sentences: dict[str,
     if "name" in other:
         T = config["task"].get("length")
         key = "-".join(str(part) for part in (name, T, other["name"], other["hidden"]) if part is not None)
-        title, of = f"{other['name']} n={other['hidden']}", f"{config['model']['name']} n={config['model']['hidden']}"
+        title, of = (
+            f"{other['name']} n={other['hidden']}",
+            f"{look(config['model']['name']).label} n={config['model']['hidden']}",
+        )
         published = [{**said, "text": of} for said in published]
         config = {part: value for part, value in config.items() if part not in ("model", "optimizer")}
         config = merge({"optimizer": _EVERYWHERE["optimizer"]}, config)
@@ -161,6 +168,7 @@ def _beyond(name: str, base: dict[str, Any], more: _Beyond, sentences: dict[str,
         "published": published,
         "note": more.note.format(**sentences),
         "beyond": more.says,
+        "brief": more.brief,
         "config": merge(config, more.config),
     }
     return {made["name"]: made}

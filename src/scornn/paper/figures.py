@@ -1,6 +1,5 @@
 """The paper's figures in the paper's arrangement, from the runs that make their curves."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,8 @@ from scornn.report.runs import Run, finite, mapping
 
 _TITLES = {"mnist": "Unpermuted", "pmnist": "Permuted"}
 Reader = Callable[[Run, str], list[Any]]
+Variants = dict[str, dict[str, int]]
+"""The number of each setting of a model, by the setting's label."""
 
 
 def write_figures(results: Results, out: Path, items: Sequence[Item] = tuple(ITEMS.values())) -> list[Path]:
@@ -45,10 +46,14 @@ def write_figures(results: Results, out: Path, items: Sequence[Item] = tuple(ITE
 
 
 def drawing(item: Item, results: Results) -> tuple[Drawing, str] | None:
-    """An item's figure as one drawing, and its description; None where nothing is there to draw."""
+    """An item's figure as one drawing, and its description; None where nothing is there to draw.
+
+    Averaged weights are left to the page.
+    """
     if item.kind == "timing":
         return bars(results.numbers(item))
-    drawn = [panel for panel in panels(item, results) if panel.curves]
+    drawn = [replace(panel, curves=[c for c in panel.curves if not c.line.average]) for panel in panels(item, results)]
+    drawn = [panel for panel in drawn if panel.curves]
     if not drawn:
         return None
     columns = 1 if item.name == "fig-adding" else 2
@@ -87,11 +92,13 @@ def _loss(names: Sequence[str], results: Results, T: int, ylabel: str) -> Panel:
 def _accuracy(names: Sequence[str], results: Results) -> list[Panel]:
     """All settings of scoRNN, and of each other model the best, as in the paper's figure."""
     panels = []
+    variants: Variants = {}
     for task, title in _TITLES.items():
         shown: list[str] = []
         for model, own in _by_model(task, names, results).items():
             shown += own if model == "scornn" else _best(own, results)
-        panels.append(Panel(title, _curves(shown, results, _accuracy_series), "epoch", "test accuracy", "share"))
+        drawn = _curves(shown, results, _accuracy_series, variants)
+        panels.append(Panel(title, drawn, "epoch", "test accuracy", "share"))
     return panels
 
 
@@ -122,10 +129,11 @@ _BY_SECONDS = ("scornn", "lstm", "linear-memory", "memory-blocks")
 def by_seconds(results: Results) -> list[Panel]:
     """Test accuracy on both MNISTs against the logarithm of seconds, of each of some models the best setting."""
     panels = []
+    variants: Variants = {}
     for task, title in _TITLES.items():
         by_model = _by_model(task, results.runs, results)
         shown = [name for model in _BY_SECONDS for name in _best(by_model.get(model, []), results)]
-        drawn = _curves(shown, results, _seconds_series)
+        drawn = _curves(shown, results, _seconds_series, variants)
         panels.append(Panel(title, drawn, "seconds of training, log₁₀", "test accuracy", "share"))
     return [panel for panel in panels if panel.curves]
 
@@ -152,23 +160,25 @@ def _gradients(item: Item, results: Results) -> list[Panel]:
     return panels
 
 
-def _curves(names: Sequence[str], results: Results, read: Reader) -> list[Curve]:
-    """A curve for each preset that has runs, and a dotted one of its averaged weights where they were evaluated."""
+def _curves(names: Sequence[str], results: Results, read: Reader, variants: Variants | None = None) -> list[Curve]:
+    """A curve for each preset that has runs, and a dotted one of its averaged weights where they were evaluated.
+
+    Panels that share ``variants`` draw a setting alike.
+    """
     drawn: list[Curve] = []
     averages: list[Curve] = []
-    seen = Counter[str]()
+    variants = {} if variants is None else variants
     for name in names:
         preset, runs = presets()[name], results.runs.get(name, [])
         model = preset.config["model"]["name"]
-        line = Line.of(look(model), seen[model])
-        said = results.label(preset) + (f", {name.rpartition('-')[2]}" if preset.beyond else "")
+        said = results.label(preset) + (f", {preset.brief}" if preset.brief else "")
         for weights, into in (("raw", drawn), ("average", averages)):
             members = [(x, y) for run in runs for x, y in read(run, weights) if np.size(x)]
-            if members and weights == "raw":
-                seen[model] += 1
-                into.append(Curve(said, members, line))
-            elif members:
-                into.append(Curve(f"{said}, averaged weights", members, replace(line, average=True)))
+            if not members:
+                continue
+            settings = variants.setdefault(model, {})
+            line = Line.of(look(model), settings.setdefault(said, len(settings)), average=weights == "average")
+            into.append(Curve(f"{said}, averaged weights" if line.average else said, members, line))
     return [*drawn, *averages]
 
 

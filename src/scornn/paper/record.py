@@ -19,7 +19,7 @@ from scornn.paper.figures import write_figures
 from scornn.paper.items import ITEMS
 from scornn.paper.page import counted, difference
 from scornn.paper.results import Number, Results, collect, label, spread
-from scornn.paper.verdict import ENOUGH
+from scornn.paper.verdict import ENOUGH, OTHER
 from scornn.report import spectrum
 from scornn.report.models import label_and_about
 from scornn.report.page import duration, number, words
@@ -31,7 +31,12 @@ LARGEST = 200_000
 """Bytes of the largest file of metrics."""
 BEGIN, END = "<!-- results: written by `scornn reproduce record` -->", "<!-- end of results -->"
 _MAIN = ("fig-copying", "fig-adding", "table-mnist", "table-timit")
-_SHOWN = ("fig-copying", "table-mnist")
+_PICTURED = ("fig-copying", "table-mnist")
+_HOW_TO_READ = (
+    "In bold: the whole protocol was run. How long the others are, their seeds, the averaged weights and the rows that "
+    "cannot be compared: [results](results/README.md)."
+)
+_BEYOND_IN_BRIEF = "Beyond the paper, on its problems:"
 _NO_WORD = "No results are recorded yet: `scornn reproduce` obtains them."
 
 
@@ -124,29 +129,42 @@ def with_table(text: str, made: str) -> str:
 
 
 def table(results: Results) -> str:
-    """The main table in Markdown: the rows of the paper that have a result here, and those that go beyond it.
-
-    Runs under a third of their protocol are left to the page: they have no say.
-    """
-    items = [ITEMS[name] for name in _MAIN]
-    said = {beyond: [n for item in items for n in results.numbers(item, beyond=beyond)] for beyond in (False, True)}
-    shown = {beyond: [n for n in numbers if _has_a_say(n)] for beyond, numbers in said.items()}
+    """The README's part in Markdown: the count of verdicts, and of the rows with a say those that can be compared."""
+    shown = _shown(results)
     if not any(shown.values()):
         return _NO_WORD + "\n"
     blocks = [counted(results)]
-    if shown[False]:
-        columns = ["problem", "model", "figure", "published", "here", "averaged weights", "verdict", "how"]
-        blocks.append(_markdown(columns, [_cells(n, results) for n in shown[False]]))
-    if shown[True]:
-        columns = ["problem", "model", "published", "here", "averaged weights", "differs from the paper in", "how"]
-        rows = [_cells(n, results) | {"differs from the paper in": n.preset.beyond} for n in shown[True]]
-        blocks += ["Beyond the paper:", _markdown(columns, rows)]
-    pictured = [i for i in map(ITEMS.__getitem__, _SHOWN) if any(results.runs.get(name) for name in i.presets)]
+    columns = ["problem", "model", "published", "here", "verdict"]
+    for beyond, numbers in shown.items():
+        if rows := [_brief_cells(n, results) for n in numbers if n.verdict != OTHER]:
+            blocks += [_BEYOND_IN_BRIEF] * beyond + [_markdown(columns, rows)]
+    blocks.append(_HOW_TO_READ)
+    pictured = [i for i in map(ITEMS.__getitem__, _PICTURED) if any(results.runs.get(name) for name in i.presets)]
     blocks += [f"![{item.title}: {item.caption}](results/figures/{item.name}.svg)" for item in pictured]
     return "\n\n".join(blocks) + "\n"
 
 
+def _whole_tables(results: Results) -> list[str]:
+    """The same rows, and those that cannot be compared, with all that there is to say of each."""
+    titles = {False: "## The paper's figures", True: "## Beyond the paper"}
+    columns = ["problem", "model", "figure", "published", "here", "averaged weights", "verdict", "how"]
+    lines = [counted(results), ""]
+    for beyond, numbers in _shown(results).items():
+        if numbers:
+            named = columns + ["differs from the paper in"] * beyond
+            lines += [titles[beyond], "", _markdown(named, [_cells(n, results) for n in numbers]), ""]
+    return lines if len(lines) > 2 else []
+
+
+def _shown(results: Results) -> dict[bool, list[Number]]:
+    """The rows of the paper that have a say, and those beyond it."""
+    items = [ITEMS[name] for name in _MAIN]
+    said = {beyond: [n for item in items for n in results.numbers(item, beyond=beyond)] for beyond in (False, True)}
+    return {beyond: [n for n in numbers if _has_a_say(n)] for beyond, numbers in said.items()}
+
+
 def _has_a_say(n: Number) -> bool:
+    """Runs under a third of their protocol are left to the page."""
     return bool(n.values) and n.published is not None and n.share >= ENOUGH and not n.budget.startswith("smoke")
 
 
@@ -170,6 +188,19 @@ def _cells(n: Number, results: Results) -> dict[str, str]:
         "averaged weights": spread(n.averaged) or "",
         "verdict": n.verdict,
         "how": n.budget,
+        "differs from the paper in": n.preset.beyond,
+    }
+
+
+def _brief_cells(n: Number, results: Results) -> dict[str, str]:
+    assert n.published is not None
+    cells = _cells(n, results)
+    brief = f", {n.preset.brief}" if n.preset.brief else ""
+    published = cells["published"] if n.published.value is not None else n.published.claim
+    return cells | {
+        "problem": f"{cells['problem']}: {n.measure}",
+        "model": cells["model"] + brief,
+        "published": published,
     }
 
 
@@ -189,11 +220,12 @@ def summary(results: Results) -> str:
         "evaluation and each k-th training line, so that it stays under 200 kB.",
         "",
     ]
+    lines += _whole_tables(results)
     runs = [(name, run) for name, of in results.runs.items() for run in of] + [("", run) for run in results.others]
     if not runs and not results.timings and not results.sweeps:
         return "\n".join([*lines, _NO_WORD, ""])
     if runs:
-        lines += ["| run | preset | best | averaged | steps | time | machine | code |", "|---" * 8 + "|"]
+        lines += ["## Runs", "", "| run | preset | best | averaged | steps | time | machine | code |", "|---" * 8 + "|"]
     for name, run in runs:
         machine = str(mapping(run.summary.get("machine")).get("processor", ""))
         best = f"{words(run.headline, run.task)} {number(run.best())}"
@@ -204,13 +236,19 @@ def summary(results: Results) -> str:
         cells = (f"[{run.name}]({run.name})", of, best, averaged, steps, time, machine, code)
         lines.append("| " + " | ".join(cells) + " |")
     if results.timings:
-        lines += ["", "| timing | seconds per step | steps timed | machine |", "|---|---|---|---|"]
+        lines += [
+            "",
+            "## Seconds per step",
+            "",
+            "| timing | seconds per step | steps timed | machine |",
+            "|---|---|---|---|",
+        ]
     for name, timed in results.timings.items():
         machine = str(mapping(timed.get("machine")).get("processor", ""))
         step, steps = number(timed["seconds_per_step"]), number(timed["steps"])
         lines.append(f"| [{name}](timing/{name}.json) | {step} | {steps} | {machine} |")
     if results.sweeps:
-        lines += ["", "| sweep | trials | over | best |", "|---|---|---|---|"]
+        lines += ["", "## Sweeps", "", "| sweep | trials | over | best |", "|---|---|---|---|"]
     for name, sweep in results.sweeps.items():
         metric, goal, split = sweep["plan"]["objective"]
         values = [trial["value"] for trial in sweep["trials"] if trial["value"] is not None]

@@ -1,5 +1,6 @@
 """What runs and measurements say about the paper's rows: every number once, with what was published beside it."""
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -202,11 +203,21 @@ def label(preset: Preset, hidden: int | None = None) -> str:
 
 
 def spread(values: Sequence[float]) -> str | None:
-    """The value; of several seeds their mean and standard deviation."""
+    """The value; of several seeds their mean and standard deviation, to the first digit of the deviation."""
     if not values:
         return None
-    deviation = f" ± {number(statistics.stdev(values))}" if len(values) > 1 else ""
-    return number(statistics.fmean(values)) + deviation
+    mean = statistics.fmean(values)
+    if len(values) == 1:
+        return number(mean)
+    deviation = statistics.stdev(values)
+    if deviation == 0:
+        return f"{number(mean)} ± 0"
+    decimals = max(0, -math.floor(math.log10(deviation)))
+    if decimals <= 4:
+        return f"{mean:.{decimals}f} ± {deviation:.{decimals}f}"
+    power = math.floor(math.log10(abs(mean))) if mean else -decimals
+    decimals = max(0, decimals + power)
+    return f"({mean / 10**power:.{decimals}f} ± {deviation / 10**power:.{decimals}f})e{power}"
 
 
 def _drift_at(run: Run, index: int) -> float | None:

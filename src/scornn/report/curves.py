@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from scornn.report.models import Look
@@ -24,6 +24,8 @@ DOTTED = (0, (1, 1.4))
 _MOST_POINTS = 600
 _FLAT = 0.4
 """A linear axis shows at least this share of its largest value, so that noise stays noise."""
+_SWATCH, _LETTER = 0.6, 0.09
+"""Inches that an entry of the legend takes, and each of its letters."""
 _NEAREST = 5e-4
 """How near to 1 the axis of shares goes."""
 _SHARES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
@@ -103,7 +105,8 @@ def curves(panels: Sequence[Panel], *, columns: int = 2, legend: bool = True) ->
         columns = min(columns, len(panels))
         rows = -(-len(panels) // columns)
         entries = {(c.label, c.line): None for panel in panels for c in panel.curves} if legend else {}
-        per_row = max(1, min(len(entries), int(SIZE[0] * columns / 2.4)))
+        widest = _SWATCH + _LETTER * max((len(short(label)) for label, _ in entries), default=0)
+        per_row = max(1, min(len(entries), int(SIZE[0] * columns / widest)))
         height = SIZE[1] * rows + 0.25 * -(-len(entries) // per_row)
         figure = Figure(figsize=(SIZE[0] * columns, height), layout="constrained")
         all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -178,6 +181,8 @@ def _draw(axes: Any, panel: Panel) -> None:
             _mark(axes, label, height)
     axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel)
     axes.margins(x=0.03)
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     low, high = axes.get_ylim()
     if panel.axis == "log":
         axes.set_ylim(min(low, high / 100), high)
@@ -201,7 +206,7 @@ def _mark(axes: Any, label: str, height: float) -> None:
         textcoords="offset points",
         ha="left",
         va="center",
-        fontsize=8.5,
+        fontsize=10,
         color=MUTED,
         annotation_clip=False,
     )

@@ -20,14 +20,14 @@ def bars(
     """Horizontal bars, one group for each label and one colour for each series; None is a bar not there."""
     with style():
         series = len(values)
-        figure = Figure(figsize=(7.0, 0.9 + len(labels) * (0.14 + 0.17 * series)), layout="constrained")
+        figure = Figure(figsize=(SIZE[0], 0.9 + len(labels) * (0.14 + 0.17 * series)), layout="constrained")
         axes = figure.subplots()
         thickness = 0.8 / max(series, 1)
         for k, (name, numbers) in enumerate(values.items()):
             at = [i + (k - (series - 1) / 2) * thickness for i, v in enumerate(numbers) if v is not None]
             known = [v for v in numbers if v is not None]
             drawn = axes.barh(at, known, thickness * 0.9, color=LIGHT[k % len(LIGHT)], label=" " + short(name))
-            axes.bar_label(drawn, [f"{v:.3g}" for v in known], padding=3, fontsize=8, color=MUTED)
+            axes.bar_label(drawn, [f"{v:.3g}" for v in known], padding=3, fontsize=10, color=MUTED)
         axes.set_yticks(range(len(labels)), [short(label) for label in labels])
         axes.set_ylim(len(labels) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")
@@ -46,7 +46,7 @@ def spectrum(eigenvalues: ArrayLike, colour: int = 0) -> Figure:
     """Eigenvalues of W in the complex plane, with the unit circle."""
     with style():
         z = np.asarray(eigenvalues, dtype=complex).ravel()
-        figure = Figure(figsize=(3.0, 3.0), layout="constrained")
+        figure = Figure(figsize=(2.3, 2.3), layout="constrained")
         axes = figure.subplots()
         turn = np.linspace(0, 2 * np.pi, 181)
         axes.plot(np.cos(turn), np.sin(turn), color=MUTED, linewidth=0.8)

@@ -23,7 +23,9 @@ from matplotlib.ticker import NullFormatter
 LIGHT = ("#223cb7", "#c88400", "#007153", "#7d2476", "#95410e", "#032219", "#4b96d8")
 DARK = ("#77a1ff", "#f9dd3a", "#2cd276", "#bd92b8", "#d7571b", "#f5fff6", "#735aff")
 INK, MUTED, GRID = "#1d232b", "#57606c", "#dde2e8"
-SIZE = (5.6, 3.3)
+SIZE = (5.2, 3.1)
+"""Inches of a panel. On a page a figure is never shown smaller than it is drawn, so that its text stays legible; one of
+this width fits a phone, a wider one is scrolled."""
 
 _STYLE = {
     "text.parse_math": False,
@@ -70,9 +72,10 @@ def svg(figure: Figure, *, alt: str, themed: bool = True) -> str:
     described = f' role="img" aria-label="{html.escape(alt)}"'
     if not themed:
         return text[:start] + opening + described + text[opening_end:]
-    viewbox = re.search(r'viewBox="[^"]*"', opening)
+    viewbox = re.search(r'viewBox="0 0 ([\d.]+) [^"]*"', opening)
     assert viewbox is not None
-    return f"<svg {viewbox[0]}{described}{_themed(text[opening_end:].rstrip())}"
+    least = f' style="min-width:{math.ceil(float(viewbox[1]))}px"'
+    return f"<svg {viewbox[0]}{described}{least}{_themed(text[opening_end:].rstrip())}"
 
 
 def _lay_out(figure: Figure) -> None:
