@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call, vmap
 from torch.nn.utils import parametrize, prune
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 import scornn
 from scornn.nn import MODELS, SequenceModel, build
@@ -432,3 +432,26 @@ class TestLastStateAlone:
         model.layer.register_forward_hook(lambda module, args, result: None)
         assert torch.equal(model(x), expected)
         assert seen == ["last", True]
+
+
+@names
+@pytest.mark.parametrize("batch", [2, 4])
+def test_packed_inputs_refuse_a_state_of_another_batch(name: str, batch: int) -> None:
+    """Sorting by length would pick three rows of four without a word."""
+    layer = build(name, 3, 8)
+    sequences = pack_sequence([torch.randn(length, 3) for length in (4, 2, 5)], enforce_sorted=False)
+    _, state = layer(torch.randn(4, batch, 3))
+    with pytest.raises(RuntimeError, match=rf"Expected hidden.* size \(1, 3, \d+\), got \[1, {batch}, \d+\]"):
+        layer(sequences, state)
+
+
+@pytest.mark.parametrize("wrong", [[[0.0]], "abc", None])
+def test_what_is_no_tensor_is_named(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=rf"input is a tensor or a PackedSequence, got {type(wrong).__name__}"):
+        scornn.ScoRNN(3, 8)(wrong)
+
+
+@names
+def test_complex_parameters_are_refused(name: str) -> None:
+    with pytest.raises(TypeError, match=r"dtype must be a real floating point type, got torch\.complex64"):
+        build(name, 3, 8, dtype=torch.complex64)

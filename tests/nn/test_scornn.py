@@ -245,6 +245,13 @@ class TestSequenceModel:
         assert ragged.shape == (6, 2, 2)
         torch.testing.assert_close(ragged[:4], net(x)[:4])
 
+    @pytest.mark.parametrize("model", ["scornn", "lstm", "memory-blocks"])
+    def test_lengths_may_be_a_list_and_are_whole(self, model: str) -> None:
+        net, x = scornn.nn.SequenceModel(scornn.nn.build(model, 3, 6), 2, read="last"), torch.randn(6, 2, 3)
+        torch.testing.assert_close(net(x, [6, 4]), net(x, torch.tensor([6, 4])))
+        with pytest.raises(TypeError, match=r"lengths must be integers, got torch\.float32"):
+            net(x, torch.tensor([6.0, 3.5]))
+
     @pytest.mark.parametrize("model", ["scornn", "lstm"])
     def test_last_reads_the_end_of_each_sequence(self, model: str) -> None:
         layer = scornn.nn.build(model, 3, 5)

@@ -82,6 +82,8 @@ class RecurrentLayer(Recurrent):
 
     def build(self, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
         """Make and fill the parameters of every layer and direction: the last line of a derived constructor."""
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"{self._name}: dtype must be a real floating point type, got {dtype}")
         for layer in range(self.num_layers):
             size = self.input_size if layer == 0 else self.output_size
             for suffix in self._suffixes(layer):
@@ -180,6 +182,8 @@ class RecurrentLayer(Recurrent):
         packed = isinstance(input, PackedSequence)
         x: Any
         x, batch_sizes, order, back = input if isinstance(input, PackedSequence) else (input, None, None, None)
+        if not hasattr(x, "dim"):
+            raise TypeError(f"{self._name}: input is a tensor or a PackedSequence, got {type(input).__name__}")
         if not packed and x.dim() not in (2, 3):
             raise ValueError(f"{self._name}: Expected input to be 2D or 3D, got {x.dim()}D tensor instead")
         batched = packed or x.dim() == 3
@@ -188,10 +192,10 @@ class RecurrentLayer(Recurrent):
             x = x.unsqueeze(1)
         elif self.batch_first and not packed:
             x = x.transpose(0, 1)
-        if order is not None and states is not None:
-            states = each(states, lambda h: h.index_select(1, order))
         batch = x.shape[1] if batch_sizes is None else int(batch_sizes[0])
         x, states = self._checked(x, states, batch)
+        if order is not None and states is not None:
+            states = each(states, lambda h: h.index_select(1, order))
         output: Any
         if need_output is True:
             output, last = self._stack(x, states, batch, batch_sizes, head)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -15,12 +16,16 @@ def _has_hooks(module: nn.Module) -> bool:
     return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
 
 
-def _check_lengths(inputs: Tensor, lengths: Tensor) -> None:
+def _checked_lengths(inputs: Tensor, lengths: Tensor | Sequence[int]) -> Tensor:
     steps, batch = inputs.shape[:2]
+    lengths = torch.as_tensor(lengths)
+    if lengths.is_floating_point():
+        raise TypeError(f"lengths must be integers, got {lengths.dtype}")
     if lengths.shape != (batch,):
         raise RuntimeError(f"expected one length for each of the {batch} sequences, got {tuple(lengths.shape)}")
     if int(lengths.min()) < 1 or int(lengths.max()) > steps:
         raise RuntimeError(f"lengths must lie in 1..{steps}, the steps of the inputs; got {lengths.tolist()}")
+    return lengths
 
 
 class SequenceModel(nn.Module):
@@ -88,7 +93,7 @@ class SequenceModel(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
-    def forward(self, inputs: Any, lengths: Tensor | None = None) -> Any:
+    def forward(self, inputs: Any, lengths: Tensor | Sequence[int] | None = None) -> Any:
         """``inputs (T, B, m)``, with padding after ``lengths`` steps where they are given; or a ``PackedSequence``.
 
         Returns ``(T, B, p)``, zero in the padding, or ``(B, p)`` when the last state or the mean is read. What stands
@@ -103,7 +108,7 @@ class SequenceModel(nn.Module):
             inputs = inputs._replace(data=dropped(inputs.data)) if packed else dropped(inputs)
         sequence: Any = inputs
         if lengths is not None:
-            _check_lengths(inputs, lengths)
+            lengths = _checked_lengths(inputs, lengths)
             if self.layer.slow_when_packed(inputs):
                 return self._on_padding(inputs, lengths)
             sequence = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
