@@ -18,6 +18,7 @@ myst_heading_anchors = 3
 suppress_warnings = ["myst.header"]
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"  # furo's own underlines the names of modules
 html_title = "scornn"
 html_domain_indices = False
 html_static_path = ["_static"]

@@ -57,6 +57,15 @@ def test_version_and_no_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert "usage: scornn COMMAND" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_help_keeps_to_the_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main([]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= min(columns, 100)
+
+
 def test_a_run_from_start_to_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
     assert train() == 0
     said = capsys.readouterr().out

@@ -33,6 +33,12 @@ def test_themed_markup_has_no_colour_and_font_of_its_own():
     drawn = curves.curves([Panel("a", [Curve("x", [(STEPS, STEPS + 1)], line) for line in lines])], legend=False)
     text = style.svg(drawn, alt='a "b" <c>')
     assert text.startswith("<svg viewBox=")
+    width = re.search(r'viewBox="0 0 ([\d.]+) ', text)
+    least = re.search(r"^<svg [^>]*min-width:(\d+)px", text)
+    assert width is not None
+    assert least is not None
+    assert 0 <= int(least[1]) - float(width[1]) < 1  # text is never smaller than it was drawn
+    assert min(float(size) for size in re.findall(r"font-size: ([\d.]+)px", text)) >= 10
     assert 'aria-label="a &quot;b&quot; &lt;c&gt;"' in text
     assert not re.findall(r"#[0-9a-f]{6}\b", re.sub(r'(id="|#)f[0-9a-f]{8}-', "", text))
     assert "DejaVu" not in text

@@ -7,7 +7,9 @@ A command is a module of this package with ``main(argv) -> int``; the first line
 import ast
 import errno
 import os
+import shutil
 import sys
+import textwrap
 import traceback
 from contextlib import suppress
 from importlib import import_module
@@ -17,16 +19,18 @@ from scornn import __version__
 from scornn.errors import ScornnError, UsageError, suggest
 
 _ORDER = ("train", "resume", "eval", "export", "report", "sweep", "reproduce", "models", "data", "bench", "doctor")
-_EXAMPLES = """\
-Try:
-  scornn train copying --until recall=0.99          the paper's network on its copying problem, until it is solved
-  scornn train mnist --hidden 170 --epochs 5        pixel-by-pixel MNIST
-  scornn resume runs/copying-1000-scornn-190-s5544  go on after Ctrl-C, a kill or a full disk
-  scornn report runs/ --out report.html             one page with curves and tables
-
-`scornn COMMAND --help` explains a command, `scornn completion --help` how your shell completes all this.
---debug shows the traceback of an error.
-Exit codes: 0 done, 2 usage, 3 data, 4 checkpoint, 5 diverged, 6 storage, 7 run in use, 129, 130 and 143 interrupted."""
+_EXAMPLES = {
+    "scornn train copying --until recall=0.99": "the paper's network on its copying problem, until it is solved",
+    "scornn train mnist --hidden 170 --epochs 5": "pixel-by-pixel MNIST",
+    "scornn resume runs/copying-1000-scornn-190-s5544": "go on after Ctrl-C, a kill or a full disk",
+    "scornn report runs/ --out report.html": "one page with curves and tables",
+}
+_MORE = (
+    "`scornn COMMAND --help` explains a command, `scornn completion --help` how your shell completes all this.",
+    "--debug shows the traceback of an error.",
+    "Exit codes: 0 done, 2 usage, 3 data, 4 checkpoint, 5 diverged, 6 storage, 7 run in use, "
+    "129, 130 and 143 interrupted.",
+)
 _BROKEN_PIPE = 128 + 13
 
 
@@ -125,10 +129,18 @@ def commands() -> list[str]:
 
 
 def _help() -> str:
+    width = min(shutil.get_terminal_size().columns, 100)
     lines = ["usage: scornn COMMAND [options]", ""]
-    lines.append("Recurrent networks whose recurrent matrix stays orthogonal: train, compare, reproduce.")
-    lines.append("")
+    about = "Recurrent networks whose recurrent matrix stays orthogonal: train, compare, reproduce."
+    lines += [*textwrap.wrap(about, width), ""]
     for name in commands():
         source = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
-        lines.append(f"  {name:<10} {(ast.get_docstring(ast.parse(source)) or '').partition(chr(10))[0]}")
-    return "\n".join([*lines, "", _EXAMPLES])
+        said = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+        lines += textwrap.wrap(f"  {name:<10} {said}", width, subsequent_indent=" " * 13)
+    lines += ["", "Try:"]
+    for command, does in _EXAMPLES.items():
+        lines += [f"  {command}", *textwrap.wrap(does, width, initial_indent=" " * 6, subsequent_indent=" " * 6)]
+    lines.append("")
+    for text in _MORE:
+        lines += textwrap.wrap(text, width, break_on_hyphens=False)
+    return "\n".join(lines)
