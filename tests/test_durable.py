@@ -141,3 +141,12 @@ def test_mode_follows_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     assert (tmp_path / "f").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("path", [".", "..", "/", "folder"])
+def test_a_directory_is_no_file(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path / "folder" if path == ".." else tmp_path)
+    with pytest.raises(StorageError, match=r"cannot write .*: Is a directory"):
+        durable.write_text(path, "x")
+    assert [*tmp_path.iterdir()] == [tmp_path / "folder"]

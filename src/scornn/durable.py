@@ -132,8 +132,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[_Digesting]:
     raise to refuse it.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     with storage_errors(path):
+        if path.is_dir():  # "." and "/" have no name to make another of
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
         own = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | own, 0o666)
         try:
