@@ -161,6 +161,7 @@ def test_an_interrupted_run_says_how_to_go_on(
         (["train", "copying", "--hidden", "x"], 'model.hidden = "x": expected an integer from 1'),
         (["train", "copying", "--hidden", "3", "--hidden", "4"], "--hidden is given 2 times"),
         (["train", "copying", "--set", "seed=1", "--set", "seed=2"], "--set gives seed twice"),
+        (["train", "copying", "--set", "task.name=adding"], "TASK is copying, but --set is for adding"),
         (["train", "copying", "--lr", "nan"], "optimizer.rest.lr = nan"),
         (["train", "copying", "--rho", "191"], "expected an integer from 0 to 190"),
         (["train", "copying", "--hidden", "10", "--rho", "11"], "expected an integer from 0 to 10"),

@@ -176,14 +176,17 @@ def settings(flags: Flags) -> dict[str, Any]:
 
     file = read(Path(flags.config)) if flags.config else {}
     given: dict[str, Any] = {}
+    by_key: dict[str, Any] = {}
+    for key, value in map(parse_setting, flags.set):
+        _once(by_key, key, value, "--set")
     loaded = plugins.load(flags.plugin) or plugins.load_remembered(file)
     if loaded:
         given["plugins"] = loaded
     if flags.task is not None:
         given["task"] = find(flags.task).table()
-        named = lookup(file, "task.name")
-        if named not in (None, given["task"]["name"]):
-            raise UsageError(f"TASK is {flags.task}, but {flags.config} is for {named}")
+        for source, table in ((flags.config, file), ("--set", by_key)):
+            if (named := lookup(table, "task.name")) not in (None, given["task"]["name"]):
+                raise UsageError(f"TASK is {flags.task}, but {source} is for {named}")
     elif "task" not in file:
         raise UsageError(f"TASK is missing: expected one of {', '.join(TASKS)}, or a --config that names it")
     for option_, key in (_NUMBERS | _WORDS).items():
@@ -197,9 +200,6 @@ def settings(flags: Flags) -> dict[str, Any]:
     for text in flags.until:
         key, value = parse_setting(text, "--until", "loss=0.001")
         _once(given, f"stop_when.{key}", value, "--until")
-    by_key: dict[str, Any] = {}
-    for key, value in map(parse_setting, flags.set):
-        _once(by_key, key, value, "--set")
     return merge(file, given, by_key)
 
 

@@ -33,8 +33,8 @@ BEGIN, END = "<!-- results: written by `scornn reproduce record` -->", "<!-- end
 _MAIN = ("fig-copying", "fig-adding", "table-mnist", "table-timit")
 _PICTURED = ("fig-copying", "table-mnist")
 _HOW_TO_READ = (
-    "In bold: the whole protocol was run. How long the others are, their seeds, the averaged weights and the rows that "
-    "cannot be compared: [results](results/README.md)."
+    "In bold: the whole protocol was run. Averaged weights are a second figure of the same run, and either may meet "
+    "the published one. How long the others ran, their seeds, what cannot be compared: [results](results/README.md)."
 )
 _BEYOND_IN_BRIEF = "Beyond the paper, on its problems:"
 _NO_WORD = "No results are recorded yet: `scornn reproduce` obtains them."
@@ -134,7 +134,7 @@ def table(results: Results) -> str:
     if not any(shown.values()):
         return _NO_WORD + "\n"
     blocks = [counted(results)]
-    columns = ["problem", "model", "published", "here", "verdict"]
+    columns = ["problem", "model", "published", "here", "averaged weights", "verdict"]
     for beyond, numbers in shown.items():
         if rows := [_brief_cells(n, results) for n in numbers if n.verdict != OTHER]:
             blocks += [_BEYOND_IN_BRIEF] * beyond + [_markdown(columns, rows)]

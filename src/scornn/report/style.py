@@ -50,6 +50,7 @@ _STYLE = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "legend.frameon": False,
+    "legend.handlelength": 3.5,  # so that one sees which dashes they are
     "svg.hashsalt": "scornn",
 }
 
