@@ -140,7 +140,7 @@ def test_settings_beyond_the_paper_say_what_differs_and_are_never_a_default() ->
         if "memory" in name:  # another network, beside a row of the paper's
             assert preset.beyond.startswith(("another network", "the same network"))
             value = 0.985 if name.startswith("mnist") else 0.966
-            assert (preset.published[0].value, preset.published[0].text) == (value, "scornn n=512")
+            assert (preset.published[0].value, preset.published[0].text) == (value, "scoRNN n=512")
             assert "rho" not in preset.config["model"].get("options", {})
             continue
         base = presets()[name.rpartition("-")[0]]
