@@ -1,9 +1,21 @@
 """Formulas become MathML when the pages are built: browsers show it by themselves, offline and without JavaScript."""
 
+import re
 from typing import Any
 
 from docutils import nodes
-from latex2mathml.converter import convert
+from latex2mathml import converter
+
+SPACE = re.compile(r"\\q?quad\b")
+BAR = '<mo stretchy="false">&#x0007C;</mo>'
+SIGN = re.compile(r"(<mrow>|(?<!&#x00029;)(?<!&#x0007C;)</mo>)<(m[io])>(&#x02212;|±)</\2>")
+
+
+def convert(latex: str, display: str = "inline") -> str:
+    """MathML of a formula, spaced as in TeX: ∼ is a relation, |z| has no gaps, a minus after an operator is a sign."""
+    mathml = converter.convert(latex, display=display).replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")
+    mathml = SIGN.sub(r'\1<mo form="prefix">\3</mo>', mathml)
+    return mathml.replace(BAR, BAR.replace(">", ' lspace="0" rspace="0">', 1))
 
 
 def inline(writer: Any, node: nodes.math) -> None:
@@ -13,11 +25,14 @@ def inline(writer: Any, node: nodes.math) -> None:
 
 
 def displayed(writer: Any, node: nodes.math_block) -> None:
-    """A formula on a line of its own, which scrolls where the page is narrow."""
+    """Formulas on a line of their own; where the page is narrow each has its own line, and scrolls if need be."""
     latex = node.astext()
     if "\\\\" in latex and "\\begin{" not in latex:
-        latex = rf"\begin{{aligned}}{latex}\end{{aligned}}"
-    writer.body.append(f'<div class="math-displayed">{convert(latex, display="block")}</div>')
+        parts = [rf"\begin{{aligned}}{latex}\end{{aligned}}"]
+    else:
+        parts = SPACE.split(latex)
+    formulas = "".join(f"<div>{convert(part, 'block')}</div>" for part in parts)
+    writer.body.append(f'<div class="math-displayed">{formulas}</div>')
     raise nodes.SkipNode
 
 

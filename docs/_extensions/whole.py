@@ -1,4 +1,4 @@
-"""Figures stay on one line: 9e-6, 98.7 % and T = 1000 are not broken where a line ends."""
+"""Figures and options stay on one line: 9e-6, 98.7 %, T = 1000 and --out are not broken where a line ends."""
 
 import re
 from typing import Any
@@ -7,6 +7,8 @@ from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 FIGURE = re.compile(r"(?:\b\w = )?[−-]?\d[\d.,]*(?:e[−-]\d+| %)|\b\w = [−-]?\d[\d.,]*\d|\b\w = [−-]?\d")
+COMMANDS = re.compile(r'<div class="highlight-(?:sh|text) .*?</pre>', re.DOTALL)
+OPTION = re.compile(r"(?<=[\s>])--?[A-Za-z][\w-]*")
 VERBATIM = (nodes.literal, nodes.literal_block, nodes.doctest_block, nodes.math, nodes.math_block, nodes.raw)
 
 
@@ -27,7 +29,16 @@ class Whole(SphinxPostTransform):
             text.parent.replace(text, [*pieces, nodes.Text(text[end:])])
 
 
+def options(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+    """Mark the options in commands, which wrap on a narrow page: a browser may break a line after any hyphen."""
+    if "body" in context:
+        context["body"] = COMMANDS.sub(
+            lambda block: OPTION.sub(r'<span class="whole">\g<0></span>', block[0]), context["body"]
+        )
+
+
 def setup(app: Any) -> dict[str, bool]:
-    """Mark the figures of every page."""
+    """Mark both on every page."""
     app.add_post_transform(Whole)
+    app.connect("html-page-context", options)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
