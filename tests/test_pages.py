@@ -66,7 +66,7 @@ def test_a_notebook_was_run_and_drawn(notebook: Path, pages: Path) -> None:
     assert len(drawing) >= 2
     for alt in drawing:
         assert f'aria-label="{html.escape(alt)}"' in text
-    figures = re.findall(r'<figure class="notebook">.*?</figure>', text, re.DOTALL)
+    figures = re.findall(r'<figure class="notebook".*?</figure>', text, re.DOTALL)
     assert len(figures) == len(drawing)
     assert all("var(--ink)" in figure for figure in figures)  # the page's colours, light or dark
     assert "--ink" in (pages / "_static" / "notebooks.css").read_text(encoding="utf-8")

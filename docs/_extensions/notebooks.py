@@ -20,6 +20,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from docutils import nodes
+from matplotlib.ticker import LogFormatter
 from myst_parser.parsers.sphinx_ import MystParser
 
 from scornn.report.style import LIGHT, declarations, label_decades, style, svg
@@ -70,10 +71,12 @@ def _outputs(source: str, names: dict[str, Any], alt: str | None) -> Iterator[st
         if not alt:
             raise ValueError("it draws, and its metadata has no alt")
         figure = plt.figure(number)
-        for axis in [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) if axis.get_scale() == "log"]:
-            label_decades(axis)
+        for axis in [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]:
+            if isinstance(axis.get_major_formatter(), LogFormatter):  # not where the cell gave its own labels
+                label_decades(axis)
         markup = svg(figure, alt=alt)
-        yield f'```{{raw}} html\n<figure class="notebook">{markup}</figure>\n```'
+        width = f"max-width:{7 * figure.get_figwidth():g}rem"  # an inch is six: text a little larger than it is drawn
+        yield f'```{{raw}} html\n<figure class="notebook" style="{width}">{markup}</figure>\n```'
     plt.close("all")
 
 

@@ -238,9 +238,11 @@ def test_measurements_are_recorded(tmp_path: Path) -> None:
 
 
 def test_remarks_are_shown_beside_their_row(results: Path) -> None:
-    remarks = {"copying-1000-lstm-68": "The forget bias was tried at -4 too."}
+    remarks = {"copying-1000-lstm-68": "The forget bias was tried at -4 too.", "mnist-scornn-170": "Of one seed."}
     (results / "remarks.json").write_text(json.dumps(remarks))
-    assert "LSTM n=68: The forget bias was tried at -4 too." in reproduction.render(collect(results))
+    text = reproduction.render(collect(results))
+    assert "LSTM n=68: The forget bias was tried at -4 too." in text
+    assert text.count("Of one seed.") == 1  # not beside the time of its step
 
 
 def recorded(

@@ -10,6 +10,7 @@ import pytest
 from scornn.paper.items import ITEMS
 from scornn.report.page import Table
 from scornn.sweep import record, rho, search
+from scornn.sweep.page import page
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = sorted((ROOT / "results" / "sweeps").glob("*.json"))
@@ -32,8 +33,8 @@ def test_the_search_of_the_record_agrees_with_the_paper() -> None:
 @pytest.mark.parametrize("path", [path for path in KEPT if path.stem.startswith("rho-")], ids=lambda path: path.stem)
 def test_what_the_docs_say_about_auto(path: Path) -> None:
     found = record.read(path)
-    page = (ROOT / "docs" / "commands" / "sweep.md").read_text(encoding="utf-8")
-    (row,) = (line for line in page.splitlines() if f"`{path.stem}`" in line)
+    said = (ROOT / "docs" / "commands" / "sweep.md").read_text(encoding="utf-8")
+    (row,) = (line for line in said.splitlines() if f"`{path.stem}`" in line)
     cells = [cell.strip() for cell in row.strip("|").split("|")][1:]
     by_rho = {trial.values[rho.KEY]: trial for trial in found.trials}
     auto = by_rho[rho.AUTO]
@@ -43,3 +44,11 @@ def test_what_the_docs_say_about_auto(path: Path) -> None:
     figures = (auto, by_rho["n/2"], best)
     assert cells[0].startswith(f"{chosen[1]} ")
     assert [re.search(r"[\d.]+$", cell)[0] for cell in cells] == [f"{trial.value:.4g}" for trial in figures]  # type: ignore[index]
+
+
+def test_a_trial_has_one_colour_on_its_card_and_its_curve() -> None:
+    text = page(record.read(ROOT / "results" / "sweeps" / "rho-mnist.json"))  # the second best, auto, has no curve
+    swatches = re.findall(r"stroke:(var\(--c\d\)).{0,200}?(trial \d)", text, re.DOTALL)
+    colours = {trial: {colour for colour, of in swatches if of == trial} for _, trial in swatches}
+    assert len(swatches) > len(colours) == 5
+    assert all(len(found) == 1 for found in colours.values()), colours

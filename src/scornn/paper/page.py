@@ -165,7 +165,8 @@ def _remarks(item: Item, results: Results, numbers: list[Number]) -> list[Sectio
         said.append(f"On the corpus {corpus}, not on TIMIT: these figures cannot be compared with the published ones.")
     if item.kind == "gradients":
         said += _height(runs)
-    remarks = [f"{label(presets()[name])}: {results.remarks[name]}" for name in item.presets if name in results.remarks]
+    remarked = [name for name in item.presets if name in results.remarks and item.kind != "timing"]  # of runs
+    remarks = [f"{label(presets()[name])}: {results.remarks[name]}" for name in remarked]
     return [Prose([*said, *remarks], "note")] if said or remarks else []
 
 

@@ -172,7 +172,7 @@ def _slice_words(points: Sequence[Entry], scale: Scale, metric: str, goal: str) 
 
 def _curves(record: Record) -> list[Section]:
     objective = record.plan.objective
-    shown = [trial for trial in record.best(_BEST) if trial.loss or trial.metric]
+    shown = record.best(_BEST)  # each in the colour of its place, also where one has no curve
     early = [t for t in record.trials if t.state == "pruned" and (t.loss or t.metric)][:_MOST_EARLY]
     split = "Validation" if objective.split == "valid" else "Test"
     drawn = []
@@ -186,7 +186,8 @@ def _curves(record: Record) -> list[Section]:
             drawn.append(Figure(svg(charts.learning(curves, thin, title, of), alt=alt)))
     if not drawn:
         return []
-    legend = [(f"trial {t.number}, {settings(t.values)}", charts.trial_line(k)) for k, t in enumerate(shown)]
+    places = [(k, t) for k, t in enumerate(shown) if t.loss or t.metric]
+    legend = [(f"trial {t.number}, {settings(t.values)}", charts.trial_line(k)) for k, t in places]
     caption = "Grey: trials that were pruned or diverged." if early else ""
     return [Heading("Learning curves of the best", 2, "curves"), Figures(drawn, legend, caption)]
 
