@@ -179,7 +179,7 @@ def duration(seconds: float | None) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-_LONG = 60  # characters of a cell that wants a wide column
+_SHORT, _LONG = 16, 60  # characters of words that stay on one line, and of those that want a wide column
 
 _MARKERS = {
     "o": "M9.2 4a2.8 2.8 0 1 0 5.6 0a2.8 2.8 0 1 0 -5.6 0z",
@@ -220,9 +220,9 @@ def _cell(value: Value) -> Markup:
 
 def _cell_class(value: Value, column: str, table: Table) -> str:
     kind = value.kind if isinstance(value, Cell) else "quiet" if value is None else ""
-    words = "text" if column in table.text else ""
-    long = "long" if words and len(str(value)) > _LONG else ""
-    return " ".join(word for word in (words, long, kind) if word)
+    size = len(number(value.value if isinstance(value, Cell) else value))
+    words = f"text {'short' if size <= _SHORT else 'long' if size > _LONG else ''}" if column in table.text else ""
+    return f"{words} {kind}".strip()
 
 
 def _data_uri(data: bytes) -> str:
