@@ -26,12 +26,7 @@ def inline(writer: Any, node: nodes.math) -> None:
 
 def displayed(writer: Any, node: nodes.math_block) -> None:
     """Formulas on a line of their own; where the page is narrow each has its own line, and scrolls if need be."""
-    latex = node.astext()
-    if "\\\\" in latex and "\\begin{" not in latex:
-        parts = [rf"\begin{{aligned}}{latex}\end{{aligned}}"]
-    else:
-        parts = SPACE.split(latex)
-    formulas = "".join(f"<div>{convert(part, 'block')}</div>" for part in parts)
+    formulas = "".join(f"<div>{convert(part, 'block')}</div>" for part in SPACE.split(node.astext()))
     writer.body.append(f'<div class="math-displayed">{formulas}</div>')
     raise nodes.SkipNode
 

@@ -1,4 +1,4 @@
-"""Figures and options stay on one line: 9e-6, 98.7 %, T = 1000 and --out are not broken where a line ends."""
+"""Figures and options stay whole: 9e-6, 98.7 %, T = 1000 and --out are not broken where a line ends."""
 
 import re
 from typing import Any
@@ -8,7 +8,8 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 FIGURE = re.compile(r"(?:\b\w = )?[−-]?\d[\d.,]*(?:e[−-]\d+| %)|\b\w = [−-]?\d[\d.,]*\d|\b\w = [−-]?\d")
 COMMANDS = re.compile(r'<div class="highlight-(?:sh|text) .*?</pre>', re.DOTALL)
-OPTION = re.compile(r"(?<=[\s>])--?[A-Za-z][\w-]*")
+TEXT = re.compile(r"(?<=>)[^<]+")
+HYPHENATED = re.compile(r"(?<!\S)(?=\S*-)\S{2,40}(?!\S)")
 VERBATIM = (nodes.literal, nodes.literal_block, nodes.doctest_block, nodes.math, nodes.math_block, nodes.raw)
 
 
@@ -29,16 +30,18 @@ class Whole(SphinxPostTransform):
             text.parent.replace(text, [*pieces, nodes.Text(text[end:])])
 
 
-def options(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
-    """Mark the options in commands, which wrap on a narrow page: a browser may break a line after any hyphen."""
+def commands(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+    """Mark the options and names in commands, which wrap on a narrow page: a browser breaks lines after any hyphen."""
+
+    def marked(text: re.Match[str]) -> str:
+        return HYPHENATED.sub(r'<span class="whole">\g<0></span>', text[0])
+
     if "body" in context:
-        context["body"] = COMMANDS.sub(
-            lambda block: OPTION.sub(r'<span class="whole">\g<0></span>', block[0]), context["body"]
-        )
+        context["body"] = COMMANDS.sub(lambda block: TEXT.sub(marked, block[0]), context["body"])
 
 
 def setup(app: Any) -> dict[str, bool]:
     """Mark both on every page."""
     app.add_post_transform(Whole)
-    app.connect("html-page-context", options)
+    app.connect("html-page-context", commands)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -175,7 +175,7 @@ class LSTM(GatedLayer):
     colour=7,
     marker="X",
     summary="gated recurrent unit",
-    equation="h' = z ⊙ h + (1 − z) ⊙ n",
+    equation="h' = z ⊙ h + (1 − z) ⊙ c",
     source="Cho et al., 2014",
     bench=(128,),
 )
@@ -183,7 +183,10 @@ class GRU(GatedLayer):
     r"""torch.nn.GRU with Glorot-uniform kernels and a bias that makes it remember.
 
     .. math::
-        h_t = z \odot h_{t-1} + (1 - z) \odot n
+        r, z = σ(U x_t + W h_{t-1} + b), \qquad c = \tanh(U x_t + b + r \odot W h_{t-1}), \qquad
+        h_t = z \odot h_{t-1} + (1 - z) \odot c
+
+    The reset gate r, the update gate z and the candidate c each have a U, W and b of their own.
 
     ``forget_bias`` is added in the update gate z: above 0 the state is kept at the start, below 0 overwritten.
     Parameters, their names and shapes are those of torch.nn.GRU. Of its two bias vectors the second, ``bias_hh``, stays

@@ -32,8 +32,8 @@ class GORU(OrthogonalRecurrentLayer):
     r"""Gated orthogonal recurrent unit (Jing, Gulcehre, Peurifoy, Shen, Tegmark, Soljačić and Bengio, 2017).
 
     .. math::
-        r &= σ(U_r x_t + W_r h_{t-1} + b_r), \qquad g = σ(U_g x_t + W_g h_{t-1} + b_g) \\
-        c &= \mathrm{modReLU}(r \odot (W h_{t-1}) + U_c x_t), \qquad h_t = g \odot h_{t-1} + (1 - g) \odot c
+        r = σ(U_r x_t + W_r h_{t-1} + b_r), \qquad g = σ(U_g x_t + W_g h_{t-1} + b_g), \qquad
+        c = \mathrm{modReLU}(r \odot (W h_{t-1}) + U_c x_t), \qquad h_t = g \odot h_{t-1} + (1 - g) \odot c
 
     W is a real product of rotations as in :class:`~scornn.nn.eurnn.EURNN`; the gates' matrices are free.
 

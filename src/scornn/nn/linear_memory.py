@@ -64,7 +64,7 @@ class LinearMemory(OrthogonalRecurrentLayer):
         angle_hh_l{k}: θ. Their rate should fall with the length: a phase is T·θ.
         sign_hh_l{k}: the signs of the units outside the planes, a buffer.
         weight_ih_l{k}, bias_l{k}: U and b.
-        weight_hh_l{k}: R.
+        weight_hh_l{k}: R, made from the angles and signs.
 
     With ``need_output=False`` a call gives ``(None, h_n)``, by one product instead of T steps.
 

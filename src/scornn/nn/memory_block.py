@@ -132,7 +132,7 @@ class MemoryBlocks(RecurrentLayer):
     (``docs/linear.md``). The output is what the top block makes, normed; ``h_n`` holds the states of the memories.
 
     Args:
-        input_size: m.
+        input_size: size m of x_t.
         hidden_size: n, the state of each memory.
         num_layers: how many blocks.
         bias: as torch.nn.RNN's; there is none in the recurrence, so it must be False.

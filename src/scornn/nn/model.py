@@ -33,7 +33,7 @@ class SequenceModel(nn.Module):
 
     Args:
         layer: any :class:`RecurrentLayer` with ``batch_first=False``.
-        output_size: p.
+        output_size: size p of y_t.
         read: ``all`` states, the ``last`` state of each sequence, or the ``mean`` of its states (beyond the paper).
         width: None for the paper's linear head. A number makes it another network: a head with hidden layers of so
             many units, GELU and dropout.

@@ -151,7 +151,7 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
         weight_ih_l{k}: U ``(n, m)``.
         skew_hh_l{k}: the free numbers of A.
         sign_hh_l{k}: D, a buffer.
-        bias_l{k}: b.
+        bias_l{k}: b ``(n,)``.
         weight_hh_l{k}: W, made from A and D: a fresh tensor, so writing into it changes nothing. An orthogonal matrix
             can be assigned to it, which sets A and D.
 

@@ -47,15 +47,15 @@ class SpectralRNN(DenseRecurrentLayer):
     r"""Singular values within a margin of 1 (Vorontsov, Trabelsi, Kadoury and Pal, 2017).
 
     .. math::
-        W = P\,\mathrm{diag}(s)\,Q, \qquad s = 1 + 2\,\mathrm{margin}\,(\mathrm{sigmoid}(p) - \tfrac12), \qquad
+        W = P\,\mathrm{diag}(s)\,Q, \qquad s = 1 + 2\,\mathrm{margin}\,(\mathrm{sigmoid}(q) - \tfrac12), \qquad
         h_t = \sigma(U x_t + W h_{t-1} + b)
 
-    P and Q are orthogonal, p = 0 at the start, so W starts orthogonal and every singular value stays inside
-    1 ± margin. With margin 0 it stays orthogonal, and p is not made.
+    P and Q are orthogonal, q = 0 at the start, so W starts orthogonal and every singular value stays inside
+    1 ± margin. With margin 0 it stays orthogonal, and q is not made.
 
     Deviations: P and Q come from the scaled Cayley transform rather than from multiplicative updates with a
     learning rate of their own, so that any optimizer can train them and none lets them drift; they start as the
-    paper's rotations. Instead of a smaller learning rate for p there is the margin in its gradient.
+    paper's rotations. Instead of a smaller learning rate for q there is the margin in its gradient.
 
     Args:
         nonlinearity: ``tanh``, ``relu``, ``leaky_relu``, ``identity`` or ``modrelu``.
@@ -65,7 +65,7 @@ class SpectralRNN(DenseRecurrentLayer):
     Attributes:
         skew_left_hh_l{k}, skew_right_hh_l{k}: free numbers of P and Q.
         sign_left_hh_l{k}, sign_right_hh_l{k}: their D, buffers.
-        spectrum_hh_l{k}: p.
+        spectrum_hh_l{k}: the numbers q.
 
     Example:
         >>> layer = SpectralRNN(3, 5, margin=0.1)

@@ -106,9 +106,10 @@ def readout(
     is in cache, and the gradient that comes in is that of y, thin as y, where the plain way writes and reads one as
     large as all the states.
 
+    The other arguments are those of :func:`scornn.ops.recurrence`. Of the backends ``native`` reads in the same pass
+    whatever the sizes, ``auto`` where that is faster.
+
     Args:
-        x, h0, W, U, b, activation, batch_sizes, reverse, backend: as :func:`scornn.ops.recurrence`. ``native`` reads
-            in the same pass whatever the sizes, ``auto`` where that is faster.
         V: ``(p, n)``.
         c: ``(p,)``.
 
