@@ -43,6 +43,13 @@ def test_formulas_are_mathml(pages: Path) -> None:
             assert not re.search(r"\\[a-z]{2}|\$|<m[io]>&</", prose), page.name
 
 
+def test_a_narrow_page_breaks_lines_where_it_may(pages: Path) -> None:
+    formulas = (pages / "models" / "scurnn.html").read_text(encoding="utf-8")
+    assert len(re.findall(r'<div><math [^>]*display="block"', formulas)) == 4  # each of the row by itself
+    commands = (pages / "deploy.html").read_text(encoding="utf-8")
+    assert '<span class="whole">--out</span>' in commands
+
+
 def test_the_reference_has_every_public_name(pages: Path) -> None:
     import scornn
 
