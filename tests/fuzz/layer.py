@@ -38,7 +38,6 @@ from scornn.ops import native
 REFUSALS = re.compile(
     r"has no rule for torch\.func's transforms and forward-mode differentiation; take backend=\"naive\""
     r"|backend of scornn has no second derivative\. Build the layer with backend=\"naive\""
-    r"|has no batched gradients here; build the layer with backend=\"naive\""
     r"|skew_exponential has no second derivative"
     r"|Batching rule not implemented for aten::(lstm|gru)\."  # torch's own, of the loop of torch.nn.LSTM and GRU
 )

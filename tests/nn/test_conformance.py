@@ -352,22 +352,15 @@ def test_second_derivative_is_right_or_refused(case: Case, backend: str | None) 
 
 
 @case_and_backend
-def test_batched_gradients_are_right_or_refused(case: Case, backend: str | None) -> None:
+def test_batched_gradients(case: Case, backend: str | None) -> None:
     layer = case.layer(**on(backend))
     x = inputs(3, B, M).requires_grad_()
     output = layer(x)[0]
     g = torch.randn(2, *output.shape, dtype=output.dtype)
     expected = torch.stack([torch.autograd.grad(output, x, one, retain_graph=True)[0] for one in g])
-    if refused := backend not in ("naive", None) and getattr(layer, "runs_as_product", bool)():
-        with pytest.raises(RuntimeError, match='has no batched gradients here; build the layer with backend="naive"'):
-            torch.autograd.grad(output, x, g, is_grads_batched=True, retain_graph=True)
-        with pytest.raises(RuntimeError, match='has no batched gradients here; build the layer with backend="naive"'):
-            torch.autograd.functional.jacobian(lambda x: layer(x)[0][-1], x, vectorize=True)
-    else:
-        together = torch.autograd.grad(output, x, g, is_grads_batched=True, retain_graph=True)[0]
-        torch.testing.assert_close(together, expected, rtol=1e-9, atol=1e-12)
+    together = torch.autograd.grad(output, x, g, is_grads_batched=True, retain_graph=True)[0]
+    torch.testing.assert_close(together, expected, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(torch.autograd.grad(output, x, g[0])[0], expected[0])  # and nothing is spoilt
-    assert refused or case.options.get("form") not in ("fft", "product") or backend == "naive"
 
 
 def twins_agree(layer: nn.Module, twin: nn.Module) -> None:

@@ -329,7 +329,7 @@ def test_goru_operator() -> None:
 def test_product_operator(model: str) -> None:
     layer: Any = build(model, 2, 5, dtype=F64)
     name, factors = layer.product("_l0")
-    arguments = (draw(4, 3, 2), draw(3, 10), factors, layer.weight_ih_l0, layer.bias_l0)
+    arguments = (draw(4, 3, 2), draw(3, 10), *factors, layer.weight_ih_l0, layer.bias_l0)
     operator = torch.ops.scornn.product_forward.default
     torch.library.opcheck(operator, (*arguments, name, "complex_modrelu", None, False), test_utils=QUICK)
 

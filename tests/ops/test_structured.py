@@ -29,6 +29,10 @@ def activation_of(name: str) -> str:
     return "modrelu" if "real" in name else "complex_modrelu"
 
 
+def three(factors: list[Tensor]) -> list[Tensor | None]:
+    return [*factors, None, None][:3]
+
+
 def problem(name: str, T: int, B: int, n: int, m: int, packed: bool = False, bias: bool = True) -> Any:
     """x, h0, U, b, the factors, and the batch sizes."""
     random = torch.Generator().manual_seed(T + 10 * B + 100 * n + 1000 * m)
@@ -63,7 +67,7 @@ def test_flops_count_the_factors_of_W(operator: Any, name: str, of_map: int) -> 
     tensors, factors, batch_sizes = problem(name, 5, 2, 8, 3)
     x, h0, U, b = (t.requires_grad_() for t in tensors)
     with FlopCounterMode(display=False) as counter:
-        output, _ = operator(x, h0, factors, U, b, name, activation_of(name), batch_sizes, False)
+        output, _ = operator(x, h0, *three(factors), U, b, name, activation_of(name), batch_sizes, False)
         output.sum().backward()
     assert counter.get_total_flops() == 3 * 5 * 2 * (2 * U.numel() + of_map)
 
@@ -82,7 +86,7 @@ def results(
     leaf = lambda t: t if t is None or not t.is_floating_point() else t.detach().to(dtype).requires_grad_()  # noqa: E731
     leaves, made = [leaf(t) for t in tensors], [leaf(f) for f in factors]
     x, h0, U, b = leaves
-    outputs = operator(x, h0, made, U, b, name, activation or activation_of(name), *settings)
+    outputs = operator(x, h0, *three(made), U, b, name, activation or activation_of(name), *settings)
     random = torch.Generator().manual_seed(3)
     weights = [torch.randn(t.shape, generator=random, dtype=F64).to(dtype) for t in outputs]
     trained = [t for t in (*leaves, *made) if t is not None and t.requires_grad and t.numel()]
@@ -180,7 +184,7 @@ def test_strides_of_x_and_of_the_gradient() -> None:
     grads = []
     for operator in (product.naive, structured.kernel):
         h = h0.detach().requires_grad_()
-        output, _ = operator(x, h, factors, U, b, "fourier", "complex_modrelu", None, False)
+        output, _ = operator(x, h, *three(factors), U, b, "fourier", "complex_modrelu", None, False)
         output[..., ::2].sum().backward()  # as a head that reads the real part
         grads.append(h.grad)
     torch.testing.assert_close(grads[1], grads[0])
@@ -189,7 +193,7 @@ def test_strides_of_x_and_of_the_gradient() -> None:
 def test_opcheck() -> None:
     tensors, factors, _ = problem("fourier", 4, 3, 6, 2)
     x, h0, U, b = (t.requires_grad_() for t in tensors)
-    arguments = (x, h0, factors, U, b, "fourier", "complex_modrelu", None, False)
+    arguments = (x, h0, *three(factors), U, b, "fourier", "complex_modrelu", None, False)
     torch.library.opcheck(torch.ops.scornn.structured_forward.default, arguments)
 
 

@@ -110,10 +110,10 @@ class UnitaryRecurrentLayer(DenseRecurrentLayer):
         with full_precision(x):
             name, factors = self.product(suffix)
             b = self.bias_vector(suffix)
-            made = [precise(factor) for factor in factors]
+            made = [*(precise(factor) for factor in factors), None, None][:3]
             U, b = precise(self.input_matrix(suffix)), None if b is None else precise(b)
             run = choose(product.RUNGS, self.backend, precise(x)).run
-            output, h_n = run(precise(x), precise(h0), made, U, b, name, self.activation, batch_sizes, reverse)
+            output, h_n = run(precise(x), precise(h0), *made, U, b, name, self.activation, batch_sizes, reverse)
         return output.to(x.dtype), h_n.to(x.dtype)
 
     def reads_in_one_pass(self) -> bool:

@@ -14,11 +14,10 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils.flop_counter import register_flop_formula
 
-Gradient = Tensor | list[Tensor] | None
 Forward = Callable[..., tuple[Tensor, ...]]
 """From the arguments to the results."""
 
-Backward = Callable[[Sequence[Tensor | None], Sequence[Tensor], Sequence[Any], Sequence[bool]], Sequence[Gradient]]
+Backward = Callable[[Sequence[Tensor | None], Sequence[Tensor], Sequence[Any], Sequence[bool]], Sequence[Tensor | None]]
 """From the gradients of the results (None: nobody used it), the results that were kept, the arguments, and which
 gradients are wanted, to the gradients of the first arguments. What is not wanted may be None."""
 
@@ -67,58 +66,53 @@ def register(
     """
     returns = ", ".join(["Tensor"] * results)
     given = ", ".join([f"Tensor? g{k}" for k in range(differentiable)] + [f"Tensor kept{k}" for k in range(len(kept))])
+    gradient_types = ", ".join(["Tensor"] * inputs)
     first_kept, first_argument = differentiable, differentiable + len(kept)
 
-    lists = "Tensor[]" in arguments
-    gradient_types = "Tensor[]" if lists else "(" + ", ".join(["Tensor"] * inputs) + ")"
-
-    def gradients_as_declared(flat: list[Tensor]) -> Any:
-        return flat if lists else flat[0] if inputs == 1 else tuple(flat)
+    def gradients_as_declared(made: list[Tensor]) -> Any:
+        return made[0] if inputs == 1 else tuple(made)
 
     def backward_op(*everything: Any) -> Any:
         called, needs = everything[first_argument:-1], everything[-1]
         gradients = backward(everything[:first_kept], everything[first_kept:first_argument], called, needs)
         like = everything[first_kept]
-        flat = zip(_flat(called[:inputs], needs), _flat(gradients, needs), strict=True)
-        return gradients_as_declared([like.new_empty(0) if g is None or not want else g for (_, want), (g, _) in flat])
+        return gradients_as_declared(
+            [like.new_empty(0) if g is None or not need else g for g, need in zip(gradients, needs, strict=True)]
+        )
 
     def empty_gradients(*everything: Any) -> Any:
-        like = everything[first_kept]
-        flat = _flat(everything[first_argument : first_argument + inputs], everything[-1])
-        return gradients_as_declared([t.new_empty(t.shape) if want else like.new_empty(0) for t, want in flat])
+        like, called = everything[first_kept], everything[first_argument : first_argument + inputs]
+        return gradients_as_declared(
+            [
+                t.new_empty(t.shape) if need else like.new_empty(0)
+                for t, need in zip(called, everything[-1], strict=True)
+            ]
+        )
 
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*output[differentiable:])
-        tensors, ctx.rest = _part(inputs)
+        tensors = [a if isinstance(a, Tensor) else None for a in inputs]
+        ctx.rest = [None if isinstance(a, Tensor) else a for a in inputs]
         ctx.save_for_backward(*(output[k] for k in kept), *tensors)
 
     def autograd(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        saved = ctx.saved_tensors
-        called = _join(saved[len(kept) :], ctx.rest)
-        nothing = [None if not isinstance(a, list) else [None] * len(a) for a in called]
+        saved, count = ctx.saved_tensors, len(kept)
+        called = [rest if tensor is None else tensor for tensor, rest in zip(saved[count:], ctx.rest, strict=True)]
+        nothing = [None] * len(called)
         if all(g is None for g in grads[:differentiable]):
             return tuple(nothing)
-        needs = [any(n) if isinstance(n, (list, tuple)) else n for n in ctx.needs_input_grad[:inputs]]
-        if lists and any(g is not None and torch._C._functorch.is_legacy_batchedtensor(g) for g in grads):
-            raise RuntimeError(f'{name} has no batched gradients here; build the layer with backend="naive"')
-        made = backward_operator(*grads[:differentiable], *saved[: len(kept)], *called, needs)
-        flat = iter([made] if isinstance(made, Tensor) else made)
-        found = [[next(flat) for _ in a] if isinstance(a, list) else next(flat) for a in called[:inputs]]
-        wanted = [
-            [g if t.is_floating_point() else None for g, t in zip(gradient, a, strict=True)]
-            if isinstance(a, list) and need
-            else (gradient if need else absent)
-            for gradient, a, need, absent in zip(found, called, needs, nothing, strict=False)
-        ]
-        return (*wanted, *nothing[inputs:])
+        needs = list(ctx.needs_input_grad[:inputs])
+        made = backward_operator(*grads[:differentiable], *saved[:count], *called, needs)
+        every = zip([made] if isinstance(made, Tensor) else made, needs, strict=True)
+        return (*(gradient if need else None for gradient, need in every), *nothing[inputs:])
 
     def refuse(ctx: Any, *grads: Any) -> None:
         raise RuntimeError(second_derivative)
 
     forward_operator = _define(f"{name}_forward", f"({arguments}) -> ({returns})", forward, empty_results)
     backward_operator = _define(
-        f"{name}_backward", f"({given}, {arguments}, bool[] needs) -> {gradient_types}", backward_op, empty_gradients
+        f"{name}_backward", f"({given}, {arguments}, bool[] needs) -> ({gradient_types})", backward_op, empty_gradients
     )
     torch.library.register_autograd(forward_operator, autograd, setup_context=setup_context, lib=_LIBRARY)
     torch.library.register_autograd(
@@ -140,72 +134,19 @@ def _define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[.
     return getattr(torch.ops.scornn, name).default
 
 
-def _flat(values: Sequence[Any], needs: Sequence[bool]) -> list[tuple[Any, bool]]:
-    """Each value, and each one of a list, with whether its gradient is wanted: never where there is none to have."""
-    flat = [
-        (one, need)
-        for value, need in zip(values, needs, strict=True)
-        for one in (value if isinstance(value, list) else [value])
-    ]
-    return [(one, need and one is not None and one.is_floating_point()) for one, need in flat]
-
-
-def _part(arguments: tuple[Any, ...]) -> tuple[list[Tensor], list[Any]]:
-    """The tensors among the arguments, and what is left with their number in their place."""
-    tensors: list[Tensor] = []
-    rest: list[Any] = []
-    for argument in arguments:
-        if isinstance(argument, Tensor):
-            rest.append(_Tensors(0))
-            tensors.append(argument)
-        elif isinstance(argument, (list, tuple)):
-            rest.append(_Tensors(len(argument)))
-            tensors.extend(argument)
-        else:
-            rest.append(argument)
-    return tensors, rest
-
-
-def _join(tensors: Sequence[Tensor], rest: list[Any]) -> list[Any]:
-    """The arguments that :func:`_part` took apart."""
-    left = iter(tensors)
-    return [
-        value
-        if not isinstance(value, _Tensors)
-        else [next(left) for _ in range(value.count)]
-        if value.count
-        else next(left)
-        for value in rest
-    ]
-
-
-class _Tensors:
-    """The place of a list of tensors; a count of 0 is the place of one tensor."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-
 def _one_by_one(operator: Any) -> Callable[..., Any]:
     """A rule for vmap: the slices one after the other."""
 
-    def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
-        def slice_of(k: int, argument: Any, dim: Any) -> Any:
-            if isinstance(argument, list):
-                return (
-                    [slice_of(k, a, d) for a, d in zip(argument, dim, strict=True)]
-                    if isinstance(dim, (list, tuple))
-                    else argument
-                )
-            return argument if dim is None else argument.select(dim, k)
+    def slice_of(k: int, argument: Any, dim: Any) -> Any:
+        return argument.select(dim, k) if isinstance(argument, Tensor) and dim is not None else argument
 
+    def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
         every = [
             operator(*(slice_of(k, a, d) for a, d in zip(arguments, in_dims, strict=True)))
             for k in range(info.batch_size)
         ]
         if isinstance(every[0], Tensor):
             return torch.stack(every), 0
-        kind = type(every[0])  # a list or a tuple, as the schema says
-        return kind(torch.stack(parts) for parts in zip(*every, strict=True)), kind([0] * len(every[0]))
+        return tuple(torch.stack(parts) for parts in zip(*every, strict=True)), (0,) * len(every[0])
 
     return rule

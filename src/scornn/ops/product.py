@@ -55,13 +55,13 @@ def _state(h: Tensor, map: Map) -> Tensor:
     return torch.view_as_real(h).flatten(-2) if map.complex else h
 
 
-def _prepared(name: str, factors: list[Tensor], state_size: int) -> tuple[Map, Any]:
+def _prepared(name: str, factors: list[Tensor | None], state_size: int) -> tuple[Map, Any]:
     map = find(name)
-    return map, map.prepare(factors, state_size // 2 if map.complex else state_size)
+    return map, map.prepare(structured.present(factors), state_size // 2 if map.complex else state_size)
 
 
 def naive(*arguments: Any) -> tuple[Tensor, Tensor]:
-    x, h0, factors, U, b, name, activation, batch_sizes, reverse = arguments
+    x, h0, *factors, U, b, name, activation, batch_sizes, reverse = arguments
     act, layout = ACTIVATIONS[activation].value, Layout.of(x, batch_sizes, reverse)
     map, W = _prepared(name, factors, h0.shape[-1])
 
@@ -72,9 +72,9 @@ def naive(*arguments: Any) -> tuple[Tensor, Tensor]:
     return output, h_n
 
 
-def _backward(grads: Any, kept: Any, arguments: Any, needs: Any) -> list[Tensor | list[Tensor] | None]:
+def _backward(grads: Any, kept: Any, arguments: Any, needs: Any) -> list[Tensor | None]:
     """Gradients of x, h0, each factor that is trained, U and b."""
-    x, h0, factors, U, b, name, activation, batch_sizes, reverse = arguments
+    x, h0, *factors, U, b, name, activation, batch_sizes, reverse = arguments
     layout = Layout.of(x, batch_sizes, reverse)
     map, W = _prepared(name, factors, h0.shape[-1])
     output = layout.rows(kept[0])
@@ -83,14 +83,16 @@ def _backward(grads: Any, kept: Any, arguments: Any, needs: Any) -> list[Tensor 
         Incoming(*grads), layout, operands, output, lambda dz: _state(map.adjoint(_units(dz, map), W), map)
     )
     h = layout.states_before(output, h0)
-    by_factor = [torch.zeros_like(factor) for factor in factors]
+    by_factor = [None if factor is None else torch.zeros_like(factor) for factor in factors]
     size = max(CHUNK // h.shape[1], 1)
     for start in range(0, h.shape[0], size):
         part = slice(start, start + size)
         gradients = map.gradients(_units(dz[part], map), _units(h[part], map), W)
-        for total, gradient in zip(by_factor, gradients, strict=False):  # a permutation, the last, has none
+        for total, gradient in zip(
+            structured.present(by_factor), gradients, strict=False
+        ):  # a permutation, the last, has none
             total += gradient
-    return [(dz @ U).view(x.shape), dh0, by_factor, dz.mT @ layout.rows(x), db]
+    return [(dz @ U).view(x.shape), dh0, *by_factor, dz.mT @ layout.rows(x), db]
 
 
 manual = structured.product_operator("product", naive, _backward, "manual")

@@ -33,20 +33,25 @@ class _Map:
         self.struct = library.MapStruct(library.MAP[kind], layers, index.data_ptr(), (ctypes.c_void_p * 3)(*addresses))
 
 
+def present(factors: list[Tensor | None]) -> list[Tensor]:
+    """Operators take three factors, None in the place of those that a map has not."""
+    return [factor for factor in factors if factor is not None]
+
+
 def _turns(angle: Tensor) -> Tensor:
     return torch.stack([angle.cos(), angle.sin()], -1)
 
 
 def _call(arguments: Any, output: Tensor, h_n: Tensor | None) -> native.Call:
-    x, h0, factors, U, b, name, activation, batch_sizes, reverse = arguments
+    x, h0, *factors, U, b, name, activation, batch_sizes, reverse = arguments
     units = h0.shape[-1] // (2 if activation == "complex_modrelu" else 1)
     operands = Operands(x, h0, U, U, b, activation, batch_sizes, reverse)  # in the place of W the kernel reads the map
-    map = _Map(name, factors, units)
+    map = _Map(name, present(factors), units)
     return native.Call(operands, output, h_n, map=map.struct, keep=map)
 
 
 def _forward(*arguments: Any) -> tuple[Tensor, ...]:
-    x, batch_sizes = arguments[0], arguments[7]
+    x, batch_sizes = arguments[0], arguments[-2]
     if batch_sizes is not None:
         native.check_sizes(batch_sizes, x.shape[0])
     output, h_n = empty_states(*arguments)
@@ -54,19 +59,17 @@ def _forward(*arguments: Any) -> tuple[Tensor, ...]:
     return output, h_n
 
 
-def _backward(grads: Any, kept: Any, arguments: Any, needs: Any) -> list[Tensor | list[Tensor] | None]:
-    x, h0, factors, U, b = arguments[:5]
-    trained = [factor if needs[2] else None for factor in factors if factor.is_floating_point()]
-    x, h0, U, b = native.wanted((x, h0, U, b), (*needs[:2], *needs[3:]))
+def _backward(grads: Any, kept: Any, arguments: Any, needs: Any) -> list[Tensor | None]:
+    x, h0, *factors, U, b = native.wanted(arguments[:7], needs)
     (dx, dh0), (_, dU, db, _, *by_factor) = _call(arguments, kept[0], None).backward(
-        grads[0], {"h_n": grads[1]}, {"x": x, "h0": h0}, [None, U, b, None], trained
+        grads[0], {"h_n": grads[1]}, {"x": x, "h0": h0}, [None, U, b, None], factors
     )
-    rest = [torch.zeros_like(factor) for factor in factors[len(trained) :]]  # a permutation
-    return [dx, dh0, [*by_factor, *rest] if needs[2] else [None] * len(factors), dU, db]  # type: ignore[list-item]
+    return [dx, dh0, *by_factor, dU, db]
 
 
-def flops(x: Any, h0: Any, factors: Any, U: Any, b: Any, name: str, *others: Any) -> int:
-    """Of the forward pass, from shapes: the product with U, and the factors of W, for each row."""
+def _flops(*shapes: Any) -> int:
+    """Of the forward pass: the product with U, and the factors of W, for each row."""
+    x, h0, _, _, _, U, _, name, *_ = shapes
     kind, *settings = name.split("/")
     if kind == "fourier":
         map = fourier.flops(h0[-1] // 2)
@@ -81,17 +84,17 @@ def product_operator(name: str, forward: Any, backward: Any, backend: str) -> An
     """Register a recurrence with a product for W, as ``scornn::{name}_forward``."""
     return register(
         name,
-        "Tensor x, Tensor h0, Tensor[] factors, Tensor U, Tensor? b, str name, str activation, Tensor? batch_sizes, "
-        "bool reverse",
+        "Tensor x, Tensor h0, Tensor factor, Tensor? second, Tensor? third, Tensor U, Tensor? b, str name, "
+        "str activation, Tensor? batch_sizes, bool reverse",
         forward,
         empty_states,
         backward,
-        inputs=5,
+        inputs=7,
         results=2,
         differentiable=2,
         kept=(0,),
         second_derivative=no_second_derivative(backend),
-        flops=flops,
+        flops=_flops,
     )
 
 
