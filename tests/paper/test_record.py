@@ -15,11 +15,12 @@ from scornn.cli import main
 from scornn.errors import DataError, UsageError
 from scornn.paper import match, record, verdict
 from scornn.paper import page as reproduction
-from scornn.paper.items import ITEMS
+from scornn.paper.items import ITEMS, Item
 from scornn.paper.presets import presets
 from scornn.paper.reproduce import reproduce
 from scornn.paper.results import collect, records, spread
 from scornn.paper.scale import Request
+from scornn.report.models import look
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -205,6 +206,12 @@ def test_an_open_corpus_is_not_set_beside_the_papers(tmp_path: Path, runs: Simpl
 def test_figures_of_the_record(results: Path) -> None:
     assert {p.name for p in (results / "figures").iterdir()} == {"fig-copying.svg", "fig-copying.png"}
     assert "scoRNN" in (results / "README.md").read_text() or "scornn" in (results / "README.md").read_text()
+
+
+@pytest.mark.parametrize("item", ITEMS.values(), ids=lambda item: item.name)
+def test_models_of_one_figure_have_colours_of_their_own(item: Item) -> None:
+    models = {presets()[name].config["model"]["name"] for name in (*item.presets, *item.beyond)}
+    assert len({look(name).colour for name in models}) == len(models)
 
 
 def test_a_smoke_run_is_no_result(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from scornn.nn import MODELS
+from scornn.nn import MODELS, catalogue
 from scornn.report import curves, figures, models, page, style
 from scornn.report.curves import Curve, Line, Panel
 from scornn.tasks import TASKS
@@ -14,10 +14,19 @@ from scornn.tasks import TASKS
 STEPS = np.arange(100.0)
 
 
-def luminance(colour: str) -> float:
+def linear(colour: str) -> list[float]:
     channels = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+    return [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+
+
+def luminance(colour: str) -> float:
+    return float(np.dot(linear(colour), [0.2126, 0.7152, 0.0722]))
+
+
+def oklab(light):
+    cones = [[0.41222, 0.53633, 0.05145], [0.21190, 0.68070, 0.10740], [0.08830, 0.28172, 0.62998]]
+    places = [[0.21045, 0.79362, -0.00407], [1.97800, -2.42859, 0.45059], [0.02590, 0.78277, -0.80868]]
+    return np.cbrt(light @ np.transpose(cones)) @ np.transpose(places)
 
 
 @pytest.mark.parametrize(("palette", "paper"), [(style.LIGHT, "#ffffff"), (style.DARK, "#14181d")])
@@ -28,8 +37,25 @@ def test_colours_stand_out_from_the_page(palette, paper):
         assert (high + 0.05) / (low + 0.05) >= 3
 
 
+SEEN = (
+    np.eye(3),  # and without red, green and blue cones: Machado, Oliveira and Fernandes 2009
+    [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+)
+
+
+@pytest.mark.parametrize("palette", [style.LIGHT, style.DARK])
+def test_colours_are_told_apart_by_every_eye(palette):
+    light = np.array([linear(colour) for colour in palette])
+    for eye in SEEN:
+        places = oklab(np.clip(light @ np.transpose(eye), 0, 1))
+        apart = np.linalg.norm(places[:, None] - places, axis=-1) + np.eye(len(palette))
+        assert apart.min() > 0.065
+
+
 def test_themed_markup_has_no_colour_and_font_of_its_own():
-    lines = [Line(k, average=k == 1) for k in range(9)]
+    lines = [Line(k, average=k == 1) for k in range(10)]
     drawn = curves.curves([Panel("a", [Curve("x", [(STEPS, STEPS + 1)], line) for line in lines])], legend=False)
     text = style.svg(drawn, alt='a "b" <c>')
     assert text.startswith("<svg viewBox=")
@@ -167,9 +193,18 @@ def test_a_model_has_the_look_of_its_catalogue_entry_with_torch_and_without():
     for name, model in MODELS.items():
         assert written[name] == models.look(name) == models.Look(model.label, model.colour, model.marker)
         assert model.marker in page._MARKERS
-    assert models.look("mine").label == "mine"
-    looks = {(model.colour % len(style.LIGHT), model.marker) for model in MODELS.values()}
-    assert len(looks) == len(MODELS)
+        assert model.colour in range(len(style.LIGHT))
+    assert [name for name, look in written.items() if look.colour == written["scornn"].colour] == ["scornn"]
+
+
+def test_no_model_looks_like_another_nor_a_users_like_one_of_ours(monkeypatch):
+    monkeypatch.setattr(catalogue, "MODELS", dict(MODELS))
+    catalogue.model("mine")(MODELS["rnn"].layer)
+    entry = catalogue.MODELS["mine"]
+    assert models.look("mine") == models.Look("mine", entry.colour, entry.marker)  # also where it is not loaded
+    assert entry.marker in page._MARKERS
+    looks = {(model.colour, model.marker) for model in catalogue.MODELS.values()}
+    assert len(looks) == len(MODELS) + 1
 
 
 def test_a_task_is_called_and_explained_as_it_says_itself_with_torch_and_without(monkeypatch):

@@ -12,6 +12,8 @@ from scornn.cli.report import main
 from scornn.errors import DataError, StorageError, UsageError
 from scornn.report import curves, run_report
 from scornn.report.run_report import report
+from scornn.report.runs import find, read
+from scornn.report.settings import problems
 
 HOSTILE = '</script><script>alert(1)</script>"><img src=x onerror=alert(2)>&amp;$x_{1'
 
@@ -148,6 +150,13 @@ def test_rates_that_differ_say_which_they_are(tmp_path, runs):
         runs.make(tmp_path / name, config, steps=100)
     page = report([tmp_path])
     assert "scoRNN n=190, rate 0.002, rate of A 0.0002" in page
+
+
+def test_two_models_of_a_user_differ_in_their_dashes(tmp_path, runs):
+    for name in ("mine", "yours"):
+        runs.make(tmp_path / name, runs.config(model=name), steps=100)
+    lines = [setting.line for setting in problems([read(path) for path in find([tmp_path])])[0].settings]
+    assert lines[0].dash != lines[1].dash
 
 
 def test_what_is_missing_or_damaged_is_said(tmp_path, runs):

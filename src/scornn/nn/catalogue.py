@@ -43,14 +43,14 @@ def model(
     name: str,
     *,
     label: str = "",
-    colour: int = 0,
-    marker: str = "o",
+    colour: int = 5,
+    marker: str = "p",
     summary: str = "",
     equation: str = "",
     source: str = "",
     bench: tuple[int, ...] = (128,),
 ) -> Callable[[Layer], Layer]:
-    """Enter a layer into the catalogue; its label is its name unless told otherwise."""
+    """Enter a layer into the catalogue; its label is its name unless told otherwise, its look one of no other model."""
 
     def enter(layer: Layer) -> Layer:
         if name in MODELS:

@@ -20,7 +20,7 @@ STARTS = {"henaff": init.rotation_angles_, "cayley": init.cayley_rotations_}
 @model(
     "exprnn",
     label="expRNN",
-    colour=10,
+    colour=3,
     marker="d",
     summary="orthogonal by the exponential map",
     equation="W = exp(A), Aᵀ = −A",
@@ -91,7 +91,7 @@ class ExpRNN(OrthogonalRecurrentLayer):
 @model(
     "dtriv",
     label="dtriv",
-    colour=11,
+    colour=4,
     marker="D",
     summary="the exponential map around a base that follows W",
     equation="W = B exp(A); every K steps B ← W, A ← 0",

@@ -172,7 +172,7 @@ class LSTM(GatedLayer):
 @model(
     "gru",
     label="GRU",
-    colour=7,
+    colour=4,
     marker="X",
     summary="gated recurrent unit",
     equation="h' = z ⊙ h + (1 − z) ⊙ c",

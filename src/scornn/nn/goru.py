@@ -21,7 +21,7 @@ from scornn.ops.rung import choose
 @model(
     "goru",
     label="GORU",
-    colour=9,
+    colour=2,
     marker="s",
     summary="gated unit with an orthogonal matrix inside",
     equation="h' = g ⊙ h + (1 − g) ⊙ modReLU(r ⊙ (Wh) + Ux), W = R_L ⋯ R₁",

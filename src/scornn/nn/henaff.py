@@ -14,7 +14,7 @@ from scornn.nn.rnn import RNN
 @model(
     "henaff",
     label="Henaff",
-    colour=14,
+    colour=7,
     marker="P",
     summary="orthogonal at the start only",
     equation="h' = σ(Ux + Wh), W = exp(A) at the start",

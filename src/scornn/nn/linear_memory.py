@@ -27,7 +27,7 @@ STARTS = ("uniform", "spaced", "cayley")
 @model(
     "linear-memory",
     label="linear memory",
-    colour=15,
+    colour=7,
     marker="X",
     summary="orthogonal and without activation: a bank of rotations",
     equation="h' = Rh + Ux, R = diag(R(θ₁), …, R(θ_{n/2}))",

@@ -97,7 +97,7 @@ class RNN(DenseRecurrentLayer):
 @model(
     "irnn",
     label="IRNN",
-    colour=8,
+    colour=1,
     marker="o",
     summary="ReLU network started at the identity",
     equation="h' = relu(Ux + Wh + b), W = I at the start",

@@ -30,7 +30,7 @@ def symmetric(v: Tensor, n: int) -> Tensor:
 @model(
     "scurnn",
     label="scuRNN",
-    colour=12,
+    colour=5,
     marker="v",
     summary="unitary by the scaled Cayley transform, phases trained",
     equation="W = (I + A)⁻¹(I − A)D, A* = −A, D = diag(e^{iθ})",

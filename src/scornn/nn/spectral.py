@@ -36,7 +36,7 @@ def soft_orthogonality(model: nn.Module) -> Tensor:
 @model(
     "spectral",
     label="spectral RNN",
-    colour=13,
+    colour=6,
     marker="^",
     summary="singular values within a margin of 1",
     equation="W = P diag(s) Q, |s − 1| ≤ margin",

@@ -39,7 +39,7 @@ def look(name: str) -> Look:
     if loaded is not None and name in loaded.MODELS:
         entry = loaded.MODELS[name]
         return Look(entry.label, entry.colour, entry.marker)
-    return _models().get(name) or Look(name, len(_models()), "o")
+    return _models().get(name) or Look(name, 5, "p")
 
 
 def names() -> tuple[str, ...]:

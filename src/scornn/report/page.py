@@ -190,6 +190,7 @@ _MARKERS = {
     "d": "M12 .6l2 3.4l-2 3.4l-2 -3.4z",
     "P": "M11 1h2v2h2v2h-2v2h-2v-2h-2v-2h2z",
     "X": "M10 .8l2 2l2 -2l1.2 1.2l-2 2l2 2l-1.2 1.2l-2 -2l-2 2l-1.2 -1.2l2 -2l-2 -2z",
+    "p": "M12 .7l3.1 2.3l-1.2 3.7h-3.8l-1.2 -3.7z",
     "*": "M12 .4l1 2.4h2.6l-2.1 1.6l.8 2.6l-2.3 -1.5l-2.3 1.5l.8 -2.6l-2.1 -1.6h2.6z",
 }
 """Matplotlib's markers as paths around the middle of a swatch."""

@@ -1,7 +1,7 @@
 """Which runs belong together: problems, settings within a problem, and the seeds of a setting.
 
 A problem is what runs can be compared on (a task at one length, one data set). A setting is everything else
-but the seed. Colour and marker are the model's; settings of one model are told apart by their dash.
+but the seed. Colour and marker are the model's; settings that share them are told apart by their dash.
 """
 
 import json
@@ -86,12 +86,13 @@ def problems(runs: Sequence[Run]) -> list[Problem]:
 
 
 def _settings(groups: list[list[Run]]) -> tuple[Setting, ...]:
-    labels, seen = _labels([group[0] for group in groups]), Counter[str]()
+    labels, seen = _labels([group[0] for group in groups]), Counter[tuple[int, str]]()
     settings = []
     for label, group in zip(labels, groups, strict=True):
-        model = group[0].model
-        settings.append(Setting(label, tuple(group), Line.of(look(model), seen[model])))
-        seen[model] += 1
+        drawn = look(group[0].model)
+        alike = (drawn.colour, drawn.marker)
+        settings.append(Setting(label, tuple(group), Line.of(drawn, seen[alike])))
+        seen[alike] += 1
     return tuple(settings)
 
 

@@ -1,8 +1,8 @@
 """How figures look and become markup: one palette, one style, SVG that a light or dark page themes, PNG.
 
 `svg` gives markup to inline in a page that is light or dark (colours become CSS variables), or a file of its
-own; `png` gives bytes. The palette has seven colours, at contrast 3 or more with the page and told apart under each
-kind of colour blindness; models that share a colour have another marker.
+own; `png` gives bytes. The palette has eight colours, at contrast 3 or more with the page and told apart under each
+kind of colour blindness; models that share a colour have another marker, and no figure of the paper has two of them.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-LIGHT = ("#223cb7", "#c88400", "#007153", "#7d2476", "#95410e", "#032219", "#4b96d8")
-DARK = ("#77a1ff", "#f9dd3a", "#2cd276", "#bd92b8", "#d7571b", "#f5fff6", "#735aff")
+LIGHT = ("#223cb7", "#c88400", "#007153", "#7d2476", "#95410e", "#032219", "#4b96d8", "#ff3d8f")
+DARK = ("#77a1ff", "#f9dd3a", "#2cd276", "#bd92b8", "#d7571b", "#f5fff6", "#735aff", "#bf0099")
 INK, MUTED, GRID = "#1d232b", "#57606c", "#dde2e8"
 SIZE = (5.2, 3.1)
 """Inches of a panel. On a page a figure is never shown smaller than it is drawn, so that its text stays legible; one of
