@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -134,7 +135,7 @@ def test_the_table_of_the_readme(results: Path, tmp_path: Path) -> None:
     text = readme.read_text()
     assert text.startswith(f"before\n{record.BEGIN}\nOf 94 published figures: 1 met or beaten")
     assert "| problem | model | published | here | averaged weights | verdict |\n| --- |" in text
-    assert text.endswith(f"fig-copying.svg)\n{record.END}\nafter\n")
+    assert text.endswith(f"fig-copying-1.svg)\n{record.END}\nafter\n")
     rows = {line.split(" | ")[1]: line for line in text.splitlines() if line.startswith("| copying")}
     assert rows["scoRNN n=190"].startswith("| copying, T = 1000: cross-entropy | scoRNN n=190 | solves | **")
     assert "± " in rows["scoRNN n=190"].partition("**")[2]
@@ -204,8 +205,21 @@ def test_an_open_corpus_is_not_set_beside_the_papers(tmp_path: Path, runs: Simpl
 
 
 def test_figures_of_the_record(results: Path) -> None:
-    assert {p.name for p in (results / "figures").iterdir()} == {"fig-copying.svg", "fig-copying.png"}
+    assert {p.name for p in (results / "figures").iterdir()} == {
+        *("fig-copying.svg", "fig-copying.png"),
+        "fig-copying-1.svg",
+    }
     assert "scoRNN" in (results / "README.md").read_text() or "scornn" in (results / "README.md").read_text()
+
+
+def test_the_readmes_pictures_are_legible_on_a_phone() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"!\[[^]]*\]\((results/figures/[^)]+)\)", readme)
+    assert len(shown) == 6
+    for path in shown:
+        width = re.search(r'<svg [^>]*width="([\d.]+)pt"', (ROOT / path).read_text(encoding="utf-8"))
+        assert width is not None, path
+        assert 10 * 388 / float(width[1]) > 12, path  # pixels of its letters where the page leaves 388
 
 
 @pytest.mark.parametrize("item", ITEMS.values(), ids=lambda item: item.name)

@@ -20,6 +20,9 @@ from scornn.report.page import number
 from scornn.report.runs import Run, finite, mapping
 
 _TITLES = {"mnist": "Unpermuted", "pmnist": "Permuted"}
+_PICTURED = ("fig-copying", "table-mnist")
+_NARROW = (4.25, 3.0)
+"""Inches of a panel of the README."""
 Reader = Callable[[Run, str], list[Any]]
 Variants = dict[str, dict[str, int]]
 """The number of each setting of a model, by the setting's label."""
@@ -37,11 +40,31 @@ def write_figures(results: Results, out: Path, items: Sequence[Item] = tuple(ITE
         durable.write_text(out / f"{item.name}.svg", style.svg(figure, alt=alt, themed=False))
         durable.write_bytes(out / f"{item.name}.png", style.png(figure))
         written += [out / f"{item.name}.svg", out / f"{item.name}.png"]
-    if ITEMS["table-mnist"] in items and (found := by_seconds(results)):
-        durable.make_directory(out)
-        alt = " ".join(curves.describe(panel) for panel in found)
-        durable.write_text(out / f"{SECONDS}.svg", style.svg(curves.curves(found), alt=alt, themed=False))
-        written.append(out / f"{SECONDS}.svg")
+    return written
+
+
+def pictured(results: Results) -> dict[str, list[tuple[str, Panel]]]:
+    """The README's figures, panel by panel, each with the name of its file and a title that says all."""
+    found = {name: _without_averages(panels(ITEMS[name], results)) for name in _PICTURED} | {TIME: by_time(results)}
+    named: dict[str, list[tuple[str, Panel]]] = {}
+    for name, drawn in found.items():
+        item = ITEMS.get(name, ITEMS["table-mnist"])
+        for k, panel in enumerate(curves.agreed(drawn), 1):
+            title = f"{item.title}, {panel.title if '=' in panel.title else panel.title.lower()}"
+            named.setdefault(name, []).append((f"{name}-{k}.svg", replace(panel, title=title)))
+    return named
+
+
+def write_pictured(results: Results, out: Path) -> list[Path]:
+    """Each panel of the README as a file: a wide page shows two in a row, a phone one, and their text is legible."""
+    written = []
+    for panels in pictured(results).values():
+        drawn = [curves.curves([panel], size=_NARROW) for _, panel in panels]
+        height = max(figure.get_figheight() for figure in drawn)
+        for (name, panel), figure in zip(panels, drawn, strict=True):
+            figure.set_figheight(height)  # neighbours, whose legends differ
+            written.append(durable.make_directory(out) / name)
+            durable.write_text(written[-1], style.svg(figure, alt=curves.describe(panel), themed=False))
     return written
 
 
@@ -52,12 +75,17 @@ def drawing(item: Item, results: Results) -> tuple[Drawing, str] | None:
     """
     if item.kind == "timing":
         return bars(results.numbers(item))
-    drawn = [replace(panel, curves=[c for c in panel.curves if not c.line.average]) for panel in panels(item, results)]
-    drawn = [panel for panel in drawn if panel.curves]
+    drawn = _without_averages(panels(item, results))
     if not drawn:
         return None
     columns = 1 if item.name == "fig-adding" else 2
     return curves.curves(drawn, columns=columns), " ".join(curves.describe(panel) for panel in drawn)
+
+
+def _without_averages(panels: Iterable[Panel]) -> list[Panel]:
+    """The panels that have curves of raw weights, with these alone."""
+    kept = [replace(panel, curves=[c for c in panel.curves if not c.line.average]) for panel in panels]
+    return [panel for panel in kept if panel.curves]
 
 
 def panels(item: Item, results: Results) -> list[Panel]:
@@ -122,26 +150,26 @@ def _accuracy_series(run: Run, weights: str) -> list[Any]:
     return [(x * (run.epochs / steps) if steps and run.epochs else x, y)]
 
 
-SECONDS = "accuracy-over-seconds"
-_BY_SECONDS = ("scornn", "lstm", "linear-memory", "memory-blocks")
+TIME = "accuracy-over-time"
+_BY_TIME = ("scornn", "lstm", "linear-memory", "memory-blocks")
 
 
-def by_seconds(results: Results) -> list[Panel]:
-    """Test accuracy on both MNISTs against the logarithm of seconds, of each of some models the best setting."""
+def by_time(results: Results) -> list[Panel]:
+    """Test accuracy on both MNISTs against the time of training, of each of some models the best setting."""
     panels = []
     variants: Variants = {}
     for task, title in _TITLES.items():
         by_model = _by_model(task, results.runs, results)
-        shown = [name for model in _BY_SECONDS for name in _best(by_model.get(model, []), results)]
+        shown = [name for model in _BY_TIME for name in _best(by_model.get(model, []), results)]
         drawn = _curves(shown, results, _seconds_series, variants)
-        panels.append(Panel(title, drawn, "seconds of training, log₁₀", "test accuracy", "share"))
+        panels.append(Panel(title, drawn, "time of training", "test accuracy", "share", times=True))
     return [panel for panel in panels if panel.curves]
 
 
 def _seconds_series(run: Run, weights: str) -> list[Any]:
     steps, seconds = finite(run.summary.get("steps")), finite(run.summary.get("seconds"))
     x, y = run.series("test", "accuracy", weights)
-    return [(np.log10(np.asarray(x) * (seconds / steps)), y)] if weights == "raw" and steps and seconds else []
+    return [(np.asarray(x) * (seconds / steps), y)] if weights == "raw" and steps and seconds else []
 
 
 def _gradients(item: Item, results: Results) -> list[Panel]:

@@ -15,7 +15,7 @@ from typing import Any
 from scornn import durable
 from scornn.errors import DataError, UsageError
 from scornn.paper import match
-from scornn.paper.figures import write_figures
+from scornn.paper.figures import pictured, write_figures, write_pictured
 from scornn.paper.items import ITEMS
 from scornn.paper.page import counted, difference
 from scornn.paper.results import Number, Results, collect, label, spread
@@ -31,7 +31,6 @@ LARGEST = 200_000
 """Bytes of the largest file of metrics."""
 BEGIN, END = "<!-- results: written by `scornn reproduce record` -->", "<!-- end of results -->"
 _MAIN = ("fig-copying", "fig-adding", "table-mnist", "table-timit")
-_PICTURED = ("fig-copying", "table-mnist")
 _HOW_TO_READ = (
     "In bold: the whole protocol was run. Averaged weights are a second figure of the same run, and either may meet "
     "the published one. How long the others ran, their seeds, what cannot be compared: [results](results/README.md)."
@@ -112,7 +111,8 @@ def rebuild(results: Path, readme: Path | None = None) -> list[Path]:
     """Make ``README.md`` and ``figures/`` of the record anew, and the table of the project's README if it has one."""
     found = collect(durable.make_directory(results))
     durable.write_text(results / "README.md", summary(found))
-    written = [results / "README.md", *write_figures(found, results / "figures")]
+    figures = results / "figures"
+    written = [results / "README.md", *write_figures(found, figures), *write_pictured(found, figures)]
     if readme is not None and readme.is_file() and BEGIN in readme.read_text(encoding="utf-8"):
         durable.write_text(readme, with_table(readme.read_text(encoding="utf-8"), table(found)))
         written.append(readme)
@@ -139,8 +139,11 @@ def table(results: Results) -> str:
         if rows := [_brief_cells(n, results) for n in numbers if n.verdict != OTHER]:
             blocks += [_BEYOND_IN_BRIEF] * beyond + [_markdown(columns, rows)]
     blocks.append(_HOW_TO_READ)
-    pictured = [i for i in map(ITEMS.__getitem__, _PICTURED) if any(results.runs.get(name) for name in i.presets)]
-    blocks += [f"![{item.title}: {item.caption}](results/figures/{item.name}.svg)" for item in pictured]
+    for name, panels in pictured(results).items():
+        if name in ITEMS:  # the others stand where the README's author put them
+            blocks.append(
+                "\n".join(f"![{panel.title}: {panel.ylabel}](results/figures/{file})" for file, panel in panels)
+            )
     return "\n\n".join(blocks) + "\n"
 
 

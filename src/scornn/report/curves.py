@@ -28,6 +28,9 @@ _SWATCH, _LETTER = 0.6, 0.09
 """Inches that an entry of the legend takes, and each of its letters."""
 _NEAREST = 5e-4
 """How near to 1 the axis of shares goes."""
+_TIMES = (
+    {1: "1 s", 10: "10 s"} | {60 * k: f"{k} min" for k in (1, 3, 10, 30)} | {3600 * k: f"{k} h" for k in (1, 3, 10, 30)}
+)
 _SHARES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 
 
@@ -79,6 +82,7 @@ class Panel:
     """One pair of axes. ``marks`` are dashed horizontals (label, y); ``axis=None`` decides by the values' span.
 
     ``share`` is for accuracies: it stretches what lies near 1, so that 0.94 and 0.97 are apart and 0.2 is there too.
+    ``times``: x are seconds, by their logarithm.
     """
 
     title: str
@@ -87,9 +91,12 @@ class Panel:
     ylabel: str = ""
     axis: Axis | None = None
     marks: Sequence[tuple[str, float]] = ()
+    times: bool = False
 
 
-def curves(panels: Sequence[Panel], *, columns: int = 2, legend: bool = True) -> Figure:
+def curves(
+    panels: Sequence[Panel], *, columns: int = 2, legend: bool = True, size: tuple[float, float] = SIZE
+) -> Figure:
     """Panels of curves: faint lines for seeds and a full one for their mean, one legend below for all panels.
 
     For files; on a page, `page.panels` sets each panel by itself, so that they fit narrow screens.
@@ -99,6 +106,7 @@ def curves(panels: Sequence[Panel], *, columns: int = 2, legend: bool = True) ->
             adding, T=200 over 400 over 750 (``columns=1``); accuracies and gradient norms, side by side.
         columns: panels in a row.
         legend: ``False`` where the page has the legend.
+        size: inches of a panel.
     """
     with style():
         panels = agreed(panels)
@@ -106,9 +114,9 @@ def curves(panels: Sequence[Panel], *, columns: int = 2, legend: bool = True) ->
         rows = -(-len(panels) // columns)
         entries = {(c.label, c.line): None for panel in panels for c in panel.curves} if legend else {}
         widest = _SWATCH + _LETTER * max((len(short(label)) for label, _ in entries), default=0)
-        per_row = max(1, min(len(entries), int(SIZE[0] * columns / widest)))
-        height = SIZE[1] * rows + 0.25 * -(-len(entries) // per_row)
-        figure = Figure(figsize=(SIZE[0] * columns, height), layout="constrained")
+        per_row = max(1, min(len(entries), int(size[0] * columns / widest)))
+        height = size[1] * rows + 0.25 * -(-len(entries) // per_row)
+        figure = Figure(figsize=(size[0] * columns, height), layout="constrained")
         all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, panel in zip(all_axes, panels, strict=False):
             _draw(axes, panel)
@@ -181,8 +189,14 @@ def _draw(axes: Any, panel: Panel) -> None:
             _mark(axes, label, height)
     axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel)
     axes.margins(x=0.03)
-    axes.xaxis.set_major_locator(MaxNLocator(6))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    if panel.times:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(FixedLocator(list(_TIMES)))
+        axes.xaxis.set_major_formatter(lambda value, _: _TIMES.get(round(value), ""))
+        axes.xaxis.set_minor_locator(NullLocator())
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(6))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     low, high = axes.get_ylim()
     if panel.axis == "log":
         axes.set_ylim(min(low, high / 100), high)
