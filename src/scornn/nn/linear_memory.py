@@ -18,8 +18,7 @@ from scornn.nn.recurrent import States
 from scornn.nn.scornn import ScoRNN
 from scornn.ops.bank import Bank
 from scornn.ops.bank_last import last_state, read_every_state
-from scornn.ops.bank_native import FUSED
-from scornn.ops.bank_scan import every_state
+from scornn.ops.bank_scan import FUSED, every_state
 
 STARTS = ("uniform", "spaced", "cayley")
 

@@ -10,15 +10,12 @@ is e^{ikθ}, from phases kθ in float64 (``docs/linear.md``).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from scornn.ops.custom import register
 from scornn.ops.layout import complex_pairs
-from scornn.ops.rung import Run, empty_states, no_second_derivative
 
 
 class Bank(NamedTuple):
@@ -66,9 +63,7 @@ class Bank(NamedTuple):
     def power(self, k: Tensor | int) -> Tensor:
         """e^{ikθ} ``(units,)``, or ``(len(k), units)``."""
         theta = self.phases()
-        return self._rounded(theta * k if isinstance(k, int) else k.to(theta.device, theta.dtype).unsqueeze(-1) * theta)
-
-    def _rounded(self, phase: Tensor) -> Tensor:
+        phase = theta * (k if isinstance(k, int) else k.to(theta.device, theta.dtype).unsqueeze(-1))
         dtype = self.angle.dtype
         return torch.complex(phase.cos().to(dtype), phase.sin().to(dtype))
 
@@ -137,42 +132,3 @@ class Order:
         if not self.packed:
             return torch.cat([g[:-1], g[-1:] + last])
         return g.index_put((self.lengths - 1, torch.arange(self.batch, device=g.device)), last, accumulate=True)
-
-
-class Operands(NamedTuple):
-    """What the operator of every state takes: :func:`scornn.ops.bank_scan.every_state`, the bank in two."""
-
-    x: Tensor
-    h0: Tensor
-    angle: Tensor
-    sign: Tensor
-    U: Tensor
-    b: Tensor | None
-    batch_sizes: Tensor | None
-    reverse: bool
-
-
-Forward = Callable[[Operands], tuple[Tensor, Tensor]]
-Backward = Callable[[Any, Tensor, Operands, Any], list[Tensor | None]]
-"""From the gradients of the states and of the last state, the last state, the operands, and what is wanted of the
-operands up to b, sign among them, which has none. Under torch.compile the lazy conj of a complex tensor is lost inside
-an operator: conj_physical."""
-
-
-def operator(name: str, forward: Forward, backward: Backward) -> Run:
-    """Register ``scornn::{name}_rotations``: all states and the last ones. Its backward keeps the last ones alone."""
-
-    run: Run = register(
-        f"{name}_rotations",
-        "Tensor x, Tensor h0, Tensor angle, Tensor sign, Tensor U, Tensor? b, Tensor? batch_sizes, bool reverse",
-        lambda *arguments: forward(Operands(*arguments)),
-        empty_states,
-        lambda grads, kept, arguments, needs: backward(grads, kept[0], Operands(*arguments), needs),
-        inputs=6,
-        results=2,
-        differentiable=2,
-        kept=(1,),
-        second_derivative=no_second_derivative(name),
-        flops=lambda x, h0, angle, sign, U, *others: 2 * math.prod(x[:-1]) * (math.prod(U) + 2 * U[0]),
-    )
-    return run

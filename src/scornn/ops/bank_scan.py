@@ -2,21 +2,41 @@
 
 ``naive`` is the loop with the dense R and defines the operator. ``manual`` is PyTorch: as R is a turn, the sum runs in
 the turning frame, h_t = e^{i(t+1)θ}(h_0 + Σ_{s≤t} e^{−i(s+1)θ} z_s), and so does the gradient, backwards. ``native`` is
-the kernel (:mod:`scornn.ops.bank_native`).
+the kernel (``csrc/bank.h``), whose backward pass walks back from the last state with R⁻¹ = Rᵀ and keeps no other. U and
+b are the kernel's where there are few inputs; otherwise z = Ux + b is one product beforehand, and the gradients of U
+and x are products afterwards.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from scornn.ops import bank_native, naive
-from scornn.ops import native as kernel
-from scornn.ops.bank import Bank, Operands, Order, operator
-from scornn.ops.rung import Rung, choose
+from scornn.ops import naive, native, rung
+from scornn.ops.bank import Bank, Order
+from scornn.ops.custom import register
+from scornn.ops.rung import Run, Rung, choose, empty_states
+
+FUSED = 8
+"""Inputs up to which the kernel multiplies by U itself: then z is never in memory."""
+
+
+class Operands(NamedTuple):
+    """What the operator takes: the arguments of :func:`every_state`, the bank in two."""
+
+    x: Tensor
+    h0: Tensor
+    angle: Tensor
+    sign: Tensor
+    U: Tensor
+    b: Tensor | None
+    batch_sizes: Tensor | None
+    reverse: bool
 
 
 def every_state(
@@ -30,12 +50,12 @@ def every_state(
     backend: str,
 ) -> tuple[Tensor, Tensor]:
     """All states and the last ones; shapes and ``backend`` as :func:`scornn.ops.recurrence`."""
-    rung = choose(RUNGS, backend, x)
-    if rung.opaque and x.dtype in (torch.bfloat16, torch.float16):  # there are no complex numbers of these
+    chosen = choose(RUNGS, backend, x)
+    if chosen.opaque and x.dtype in (torch.bfloat16, torch.float16):  # there are no complex numbers of these
         rounded = [None if t is None else t.float() for t in (x, h0, *bank, U, b)]
-        output, h_n = rung.run(*rounded, batch_sizes, reverse)
+        output, h_n = chosen.run(*rounded, batch_sizes, reverse)
         return output.to(x.dtype), h_n.to(x.dtype)
-    output, h_n = rung.run(x, h0, *bank, U, b, batch_sizes, reverse)
+    output, h_n = chosen.run(x, h0, *bank, U, b, batch_sizes, reverse)
     return output, h_n
 
 
@@ -84,14 +104,85 @@ def _backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) -> list[T
     ]
 
 
+def _call(operands: Operands, x: Tensor, output: Tensor | None, h_n: Tensor) -> native.Call:
+    """A pass of the kernel; x is z where U is not fused."""
+    bank, n, m = Bank(operands.angle, operands.sign), operands.h0.shape[1], operands.U.shape[1]
+    fused = m <= FUSED
+    theta = bank.phases().detach()
+    by_unit = [torch.stack([v, v], -1) for v in (theta.cos(), theta.sin())]
+    by_unit[1][:, 0] *= -1
+    keep = torch.ones(len(theta), 2, dtype=torch.bool)
+    keep[bank.planes :, 1] = False
+    exact = torch.stack([v[keep] for v in by_unit])
+    exact[1, 2 * bank.planes :] = 0
+    high = exact.to(x.dtype)
+    turn = torch.cat([high, (exact - high).to(x.dtype)])
+    U: Any = operands.U if fused else None
+    b, order = operands.b if fused else None, (operands.batch_sizes, operands.reverse)
+    given = rung.Operands(x, operands.h0, turn, U, b, "bank", *order)
+    flops = 8.0 * (x.numel() // x.shape[-1]) * n * (1 + m * fused)
+    return native.Call(given, output, h_n, flops=flops)
+
+
+def _kernel_forward(operands: Operands) -> tuple[Tensor, Tensor]:
+    x, U = operands.x, operands.U
+    if operands.batch_sizes is not None:
+        native.check_sizes(operands.batch_sizes, x.shape[0])
+    output, h_n = empty_states(x, operands.h0)
+    if U.shape[1] > FUSED:
+        x = output.copy_(F.linear(x, U, operands.b)) if output.numel() else output
+    _call(operands, x, output, h_n).forward()
+    return output, h_n
+
+
 def _kernel_backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) -> list[Tensor | None]:
-    """The kernel walks back from the last state, which tells nothing of those before where it is not finite."""
-    backward = bank_native.backward if bool(h_n.isfinite().all()) else _backward
-    return backward(grads, h_n, operands, needs)
+    if not bool(h_n.isfinite().all()):  # a last state that is not tells nothing of those before it
+        return _backward(grads, h_n, operands, needs)
+    x, h0, U, b = operands.x, operands.h0, operands.U, operands.b
+    fused = U.shape[1] <= FUSED
+    source = x if fused else F.linear(x, U, b).contiguous()
+    states = {"x": x if fused and needs[0] else None, "h0": h0 if needs[1] else None}
+    weights = [h0.new_empty(h0.shape[1]), *((U, b) if fused else (None, None)), None]
+    (dx, dh0), (by_unit, dU, db, _) = _call(operands, source, None, h_n).backward(
+        grads[0], {"h_n": grads[1]}, states, weights, over_x=not fused
+    )
+    assert by_unit is not None
+    planes = 2 * len(operands.angle)
+    if not fused:
+        dz = source.flatten(0, -2)  # written over z
+        dx = source @ U if needs[0] else None
+        dU = dz.mT @ x.flatten(0, -2) if needs[4] else None
+        db = dz.sum(0)
+    return [dx, dh0, by_unit[1:planes:2] - by_unit[0:planes:2], None, dU, None if b is None else db]
 
 
+Forward = Callable[[Operands], tuple[Tensor, Tensor]]
+Backward = Callable[[Any, Tensor, Operands, Any], list[Tensor | None]]
+"""From the gradients of the states and of the last state, the last state, the operands, and what is wanted of the
+operands up to b, sign among them, which has none. Under torch.compile the lazy conj of a complex tensor is lost inside
+an operator: conj_physical."""
+
+
+def _operator(name: str, forward: Forward, backward: Backward) -> Run:
+    """Register ``scornn::{name}_rotations``: all states and the last ones. Its backward keeps the last ones alone."""
+    return register(
+        f"{name}_rotations",
+        "Tensor x, Tensor h0, Tensor angle, Tensor sign, Tensor U, Tensor? b, Tensor? batch_sizes, bool reverse",
+        lambda *arguments: forward(Operands(*arguments)),
+        empty_states,
+        lambda grads, kept, arguments, needs: backward(grads, kept[0], Operands(*arguments), needs),
+        inputs=6,
+        results=2,
+        differentiable=2,
+        kept=(1,),
+        second_derivative=rung.no_second_derivative(name),
+        flops=lambda x, h0, angle, sign, U, *others: 2 * math.prod(x[:-1]) * (math.prod(U) + 2 * U[0]),
+    )
+
+
+_KERNEL = _operator("native", _kernel_forward, _kernel_backward)
 RUNGS = (
-    Rung("native", operator("native", bank_native.forward, _kernel_backward), kernel.RUNG.unavailable, kernel.refuses),
-    Rung("manual", operator("manual", _forward, _backward)),
+    Rung("native", _KERNEL, native.RUNG.unavailable, native.refuses),
+    Rung("manual", _operator("manual", _forward, _backward)),
     Rung("naive", _naive, opaque=False),
 )

@@ -39,6 +39,10 @@ def unavailable() -> str | None:
     return loaded if isinstance(loaded, str) else None
 
 
+# What torch.compiler.assume_constant_result does; calling it would import the compiler, a second at every start.
+vars(unavailable)["_dynamo_marked_constant"] = True
+
+
 def _library() -> library.Library:
     loaded = library.load()
     if isinstance(loaded, str):
@@ -171,28 +175,27 @@ class Call:
     def __init__(
         self,
         operands: Operands,
-        output: Tensor,
+        output: Tensor | None,
         h_n: Tensor | None,
         head: Head | None = None,
         y: Tensor | None = None,
         cells: Cells | None = None,
         map: library.MapStruct | None = None,
         keep: object = None,
+        flops: float | None = None,
     ) -> None:
         x, h0, W, U, b, activation, batch_sizes, reverse = operands
-        x, h0, W, U, output = x.resolve_neg(), dense(h0), dense(W), dense(U), dense(output)
-        b = None if b is None else dense(b)
-        batch_sizes = None if batch_sizes is None else batch_sizes.contiguous()
-        V, c = (None, None) if head is None else (dense(head.V), dense(head.c))
-        c0, c_n, every, gates = (None,) * 4 if cells is None else (None if t is None else dense(t) for t in cells)
-        arrays = (h0, W, U, b, output, h_n, V, c, y, c0, c_n, every, gates)
-        self.keep = (x, batch_sizes, arrays, keep)
-        batch, n = h0.shape
+        x, batch_sizes = x.resolve_neg(), None if batch_sizes is None else batch_sizes.contiguous()
+        V, c = (None, None) if head is None else head
+        given = (h0, W, U, b, output, h_n, V, c, y, *(cells or Cells()))
+        arrays = [None if t is None else dense(t) for t in given]
+        self.x, self.keep = x, (batch_sizes, arrays, keep)
+        (batch, n), m = h0.shape, x.shape[-1]
         self.sequence = library.SequenceStruct(
             x.shape[0] if batch_sizes is None else batch_sizes.shape[0],
             batch,
             n,
-            U.shape[1],
+            m,
             0 if V is None else V.shape[0],
             0 if x.dtype == torch.float32 else 1,
             library.ACTIVATION[activation],
@@ -204,8 +207,8 @@ class Call:
             *(address(t) for t in arrays),
             None if map is None else ctypes.pointer(map),
         )
-        rows = output.numel() // n
-        self.shards = _shards(batch, 2.0 * rows * U.shape[0] * (n + U.shape[1]), batch_sizes)
+        flops = 2.0 * (x.numel() // m) * U.shape[0] * (n + m) if flops is None else flops
+        self.shards = _shards(batch, flops, batch_sizes)
 
     def forward(self) -> None:
         sequence = ctypes.pointer(self.sequence)
@@ -218,17 +221,21 @@ class Call:
         states: dict[str, Tensor | None],
         weights: list[Tensor | None],
         factors: Sequence[Tensor | None] = (),
+        over_x: bool = False,
     ) -> tuple[list[Tensor | None], list[Tensor | None]]:
         """The gradients of ``states``, such as x and h0, and those of W, U, b, V and a map's ``factors``.
 
         The latter are sums over the shards. Each is shaped like what is given; None: not wanted.
 
-        ``output`` is the gradient of all states, ``incoming`` are those of the other results.
+        ``output`` is the gradient of all states, ``incoming`` are those of the other results. With ``over_x`` that of
+        x is written over x.
         """
         output = None if output is None else output.resolve_neg()
         strides = (0, 0, 0) if output is None else _strides(output)
         incoming = {name: None if g is None else dense(g) for name, g in incoming.items()}
         made = {name: None if t is None else t.new_empty(t.shape) for name, t in states.items()}
+        if over_x:
+            made["x"] = self.x
         others = {name: address(t) for name, t in (incoming | made).items()}
         weights = [*weights, *factors]
         parts = [[None if p is None else p.new_empty(p.shape) for p in weights] for _ in self.shards]
@@ -281,13 +288,6 @@ def refuses(x: Tensor) -> str | None:
     return f"it takes float32 or float64 on the CPU, got {x.dtype} on {x.device}"
 
 
-def _why_not() -> str | None:
-    return unavailable()
-
-
-# What torch.compiler.assume_constant_result does; calling it would import the compiler, a second at every start.
-vars(_why_not)["_dynamo_marked_constant"] = True
-
 recurrence = recurrence_operator("native", _forward, _backward)
 reading = recurrence_operator("native_reading", _forward, _backward, "native", reads=True)
-RUNG = Rung("native", recurrence, _why_not, refuses, read=reading)
+RUNG = Rung("native", recurrence, unavailable, refuses, read=reading)
