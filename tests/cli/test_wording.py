@@ -58,7 +58,8 @@ def test_start_and_end_of_a_run(
     assert "done: test recall " in first
     assert main(["resume", "run", "--tensorboard", "off"]) == 0
     again = capsys.readouterr().out
-    assert "2 steps, going on from step 2, in run\n" in again
+    assert "parameters, at step 2, in run\n" in again
+    assert "going on" not in again
     assert "nothing is left to do; --iterations or --epochs give the run a later end\n" in again
     assert main(["resume", "run", "--tensorboard", "off", "--iterations", "3"]) == 0
     assert "nothing is left" not in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 from pathlib import Path
 
@@ -84,11 +85,16 @@ def test_the_newest_good_one_is_found(tmp_path: Path) -> None:
     assert found
     assert found.step == 10
     assert len(said) == 1
-    assert "step-100/state.json is damaged" in said[0]
+    assert re.search(r"step-100/state.json is damaged: it has 2 bytes, expected \d+; falling back", said[0])
+    said.clear()
     for step in (9, 10):
-        (tmp_path / f"step-{step}" / "manifest.json").unlink()
-    with pytest.raises(CheckpointError, match="no usable checkpoint"):
+        weights = tmp_path / f"step-{step}" / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    with pytest.raises(CheckpointError, match="no usable checkpoint") as error:
         checkpoint.newest(tmp_path, said.append)
+    told = "\n".join([*said, str(error.value)])
+    assert [told.count(f"step-{step}/") for step in (9, 10, 100)] == [1, 1, 1]
+    assert len(re.findall(r"its sha256 is \w{12}…, expected \w{12}…", told)) == 2
 
 
 def test_cleaning_mends_what_a_kill_left(tmp_path: Path) -> None:

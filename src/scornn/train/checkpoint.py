@@ -141,17 +141,16 @@ def newest(directory: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     A damaged one is passed over with a warning; where all are damaged, :class:`CheckpointError`. One of a newer
     format, or one that the system does not let us read, is not damaged: it is an error at once.
     """
-    damage = []
-    for step in sorted({*steps(directory), *replaced(directory)}, reverse=True):
+    left = sorted({*steps(directory), *replaced(directory)})
+    while left:
         try:
-            return at(directory, step)
+            return at(directory, left.pop())
         except NotForUsError:
             raise
         except CheckpointError as error:
-            damage.append(str(error))
+            if not left:
+                raise CheckpointError(f"no usable checkpoint in {directory}: {error}") from None
             warn(f"{error}; falling back to the checkpoint before it")
-    if damage:
-        raise CheckpointError(f"no usable checkpoint in {directory}: {'; '.join(damage)}")
     return None
 
 
@@ -211,10 +210,10 @@ def _verified(path: Path) -> dict[str, bytes]:
             kind = CheckpointError if error.errno in _GONE else NotForUsError
             raise kind(f"{path / name} cannot be read: {error.strerror}") from error
         found = (len(data), hashlib.sha256(data).hexdigest())
+        if found[0] != expected[0]:
+            raise CheckpointError(f"{path / name} is damaged: it has {found[0]} bytes, expected {expected[0]}")
         if found != expected:
-            raise CheckpointError(
-                f"{path / name} is damaged: the manifest says {expected[0]} bytes with sha256 {expected[1]}, "
-                f"found {found[0]} bytes with sha256 {found[1]}"
-            )
+            sums = f"its sha256 is {found[1]:.12}…, expected {expected[1]!s:.12}…"
+            raise CheckpointError(f"{path / name} is damaged: {sums}")
         contents[name] = data
     return contents

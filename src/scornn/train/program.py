@@ -264,7 +264,8 @@ def _open(trainer: Trainer, run: Run | None, saved: checkpoint.Checkpoint | None
 def _say_finished(trainer: Trainer, path: Path, display: Display) -> None:
     if trainer.world.first:
         shown = display(trainer.display.figures)
-        shown.say(_first_line(trainer, path))
+        parameters, step = trainer.engine.parameter_count(), trainer.ledger.step
+        shown.say(f"{parameters:,} parameters, at step {step:,}, in {path}")
         shown.say("nothing is left to do; --iterations or --epochs give the run a later end")
 
 
