@@ -12,7 +12,7 @@ import pytest
 from scornn.errors import UsageError
 from scornn.train import board, program
 from scornn.train.config import Config, to_json
-from scornn.train.progress import Figures, Plain
+from scornn.train.progress import Figures, tell
 
 Small = Callable[..., Config]
 
@@ -60,8 +60,7 @@ def test_a_reader_that_leaves_does_not_end_the_training() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as stream:
-        display = Plain(Figures(10, None, "mse"), stream)
-        display.say("nobody hears")
+        tell("nobody hears", stream)
         os.dup2(os.open(os.devnull, os.O_WRONLY), writer)
 
 

@@ -12,7 +12,6 @@ from scornn import durable
 from scornn.nn import SequenceModel
 from scornn.tasks import Batch, Task
 from scornn.train import program
-from scornn.train.distributed import World
 from scornn.train.engine import Engine
 from scornn.train.run import read_config
 
@@ -65,7 +64,7 @@ def of_run(path: Path, *, data: Path | None = None) -> dict[str, Any]:
     """
     task, engine, saved = program.load(path, data=data)
     config = read_config(path)
-    fresh = Engine(config, task, World(device=config.device))
+    fresh = Engine(config, task)
     result: dict[str, Any] = {"moments": []}
     for step, model in ((0, fresh.model), (saved.step, engine.model)):
         batch = task.batch("train", *divmod(step, task.num_batches("train")))

@@ -11,7 +11,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from scornn import tasks
 from scornn.train import provenance
 from scornn.train.config import Config
-from scornn.train.distributed import World
 from scornn.train.engine import Engine
 
 EPOCH = 1100
@@ -39,7 +38,7 @@ def seconds_per_step(
         the arithmetic of one step: its matrix products and sequence operators, counted in a step before them.
     """
     torch.set_num_threads(config.threads)
-    engine = Engine(config, task, World(device=config.device))
+    engine = Engine(config, task)
     per_epoch = task.num_batches("train")
     taken: list[float] = []
     with FlopCounterMode(display=False) as counter:

@@ -25,7 +25,6 @@ from scornn.paper.scale import SHORT_SECONDS, Cost, Request, settings, within
 from scornn.roles import Role
 from scornn.train import program
 from scornn.train.config import Config, config_hash, role, to_table
-from scornn.train.distributed import World
 from scornn.train.engine import Engine
 from scornn.train.run import read_config
 
@@ -201,7 +200,7 @@ def limited(name: str, config: Config, seconds: float, plan: dict[str, Any], req
 def _cost(config: Config, task: tasks.Task) -> Cost:
     """Seconds of a step and of one evaluation, the latter from its first batches."""
     step = seconds_per_step(config, task, steps=5, seconds=20, warmup=1)["seconds_per_step"]
-    engine = Engine(config, task, World(device=config.device))
+    engine = Engine(config, task)
     evaluation = 0.0
     for split in task.splits[1:]:
         begun = time.perf_counter()

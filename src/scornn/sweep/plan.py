@@ -13,7 +13,7 @@ from scornn.paper.presets import resolve
 from scornn.sweep import rho
 from scornn.sweep.space import Axis, Value, grid, parse
 from scornn.train.config import Config, to_table
-from scornn.train.distributed import World, default_threads
+from scornn.train.distributed import default_threads
 from scornn.train.engine import Engine, Weights, build_model, make_task
 from scornn.train.tables import Table, assign, flat, merge, read
 from scornn.train.validate import convert
@@ -131,7 +131,7 @@ def check(plan: Plan) -> Plan:
     """Refuse what no trial could run, before anything is made; the plan comes back with its evaluations set."""
     base = resolve(plan.settings)[0]
     task = make_task(base)
-    if plan.weights == "average" and Engine(base, task, World()).average is None:
+    if plan.weights == "average" and Engine(base, task).average is None:
         raise UsageError(
             f"--weights average: {base.model.name} with these settings averages nothing; "
             "give --set optimizer.average.decay=0.999, or another model"

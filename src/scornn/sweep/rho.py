@@ -15,7 +15,6 @@ from scornn import tasks
 from scornn.errors import DivergedError, UsageError
 from scornn.paper.presets import resolve
 from scornn.train.config import Config, build, to_table
-from scornn.train.distributed import World
 from scornn.train.engine import Engine, make_task
 from scornn.train.tables import Table, lookup, merge
 
@@ -88,7 +87,7 @@ def _numbers(n: int) -> list[int]:
 def _engine(config: Config, rho: int, task: tasks.Task) -> Engine:
     table: dict[str, Any] = _with_rho(to_table(config), rho)
     try:
-        return Engine(build(table), task, World(device=config.device))
+        return Engine(build(table), task)
     except UsageError as error:
         raise UsageError(f"--rho auto: {error}") from None
 

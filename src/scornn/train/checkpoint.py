@@ -158,7 +158,12 @@ def prune(directory: Path, keep: set[int]) -> None:
     """Delete every checkpoint but those of the given steps."""
     for step in steps(directory):
         if step not in keep:
-            _remove(directory / f"step-{step}")
+            # Renamed before it is deleted, so that a kill in between leaves no half-empty directory under a good name.
+            path = directory / f"step-{step}"
+            doomed = path.with_suffix(".tmp")
+            with durable.storage_errors(path, "delete"):
+                os.rename(path, doomed)
+                shutil.rmtree(doomed)
 
 
 def clean(directory: Path) -> None:
@@ -175,14 +180,6 @@ def clean(directory: Path) -> None:
             elif entry.suffix in (".old", ".tmp"):
                 shutil.rmtree(entry)
         durable.fsync_directory(directory)
-
-
-def _remove(path: Path) -> None:
-    """Rename before deleting, so that a kill in between leaves no half-empty directory under a good name."""
-    doomed = path.with_suffix(".tmp")
-    with durable.storage_errors(path, "delete"):
-        os.rename(path, doomed)
-        shutil.rmtree(doomed)
 
 
 def _to_bytes(tensors: Mapping[str, Tensor]) -> bytes:

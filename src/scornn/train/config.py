@@ -97,11 +97,6 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.kind != "halving" and self.every is not None:
             raise UsageError(f"{key}.every = {self.every}: only halving takes it, not {self.kind}")
 
-    @property
-    def looks_at_the_end(self) -> bool:
-        """Whether the factor depends on how long the run is."""
-        return self.kind in ("cosine", "linear")
-
     def factor(self, step: int, total: int) -> float:
         """What multiplies the rates at ``step``, from 0, of a run of ``total`` steps."""
         if step < self.warmup:

@@ -61,7 +61,7 @@ class World:
         return [one.to(tensor.device) for one in every]
 
     def from_first(self, work: Callable[[], T]) -> T:
-        """Do ``work`` on rank 0 and give every process its result (plain JSON values), or its refusal."""
+        """Do ``work`` on rank 0 and give every process its result (JSON, paths as text), or its refusal."""
         if self.size == 1:
             return work()
         answer: dict[str, Any] = {}
@@ -81,7 +81,7 @@ class World:
         return answer["result"]
 
     def _broadcast(self, value: Any) -> Any:
-        data = json.dumps(value).encode() if self.first else b""
+        data = json.dumps(value, default=str).encode() if self.first else b""
         size = torch.tensor([len(data)], device=self.device)
         dist.broadcast(size, src=0)
         content = torch.zeros(int(size), dtype=torch.uint8, device=self.device)

@@ -91,13 +91,6 @@ def _check_options(name: str, kind: type, given: Mapping[str, Any]) -> None:
             raise UsageError(f"model.options.{key}: {name} takes no {key}; its options are {', '.join(takes)}")
 
 
-def seed_everything(seed: int) -> None:
-    """Every generator that a layer or a library might draw from."""
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002
-    torch.manual_seed(seed)
-
-
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
@@ -120,11 +113,14 @@ class Engine:
     ``model`` is the network itself; with several processes it runs inside DDP.
     """
 
-    def __init__(self, config: Config, task: Task, world: World) -> None:
+    def __init__(self, config: Config, task: Task, world: World | None = None) -> None:
+        world = world or World(device=config.device)
         self.task, self.world = task, world
         self.optimizer_config = config.optimizer
         keep_freed_memory()
-        seed_everything(config.seed)
+        random.seed(config.seed)
+        np.random.seed(config.seed)  # noqa: NPY002, a layer or a library might draw from it
+        torch.manual_seed(config.seed)
         self.model = build_model(config, task).to(world.device)
         self._forward: nn.Module = self.model
         if world.size > 1:
@@ -191,7 +187,8 @@ class Engine:
         value, gradient_norm = torch.stack([loss.detach(), norm]).tolist()
         if self.world.size > 1:
             value = sums[0] / sums[1]
-        if not math.isfinite(value) or not (math.isfinite(gradient_norm) or all_finite(gradients)):
+        finite = math.isfinite(gradient_norm) or all(bool(g.isfinite().all()) for g in gradients)  # a norm may overflow
+        if not math.isfinite(value) or not finite:
             raise DivergedError(self._divergence(value, gradient_norm))
         self._clip(gradients, gradient_norm)
         for optimizer in self.optimizers.values():
@@ -267,11 +264,6 @@ class Engine:
         return f"loss {loss}, gradient norm {norm}, learning rates: {rates}" + (
             "" if error is None else f", orthogonality error {error:.3g}"
         )
-
-
-def all_finite(tensors: list[Tensor]) -> bool:
-    """Whether every element is finite: a norm may overflow where no element does."""
-    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
 
 def averaged(model: SequenceModel, rule: Average) -> AveragedModel:

@@ -13,14 +13,13 @@ from typing import Any
 import msgspec
 import torch
 
-from scornn import tasks
+from scornn import durable, tasks
 from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
 from scornn.train import board, checkpoint, distributed, provenance, watch
-from scornn.train.config import Config, to_table
-from scornn.train.distributed import World
+from scornn.train.config import Config, to_json, to_table
 from scornn.train.engine import Engine, Weights, make_task
 from scornn.train.loop import Trainer
-from scornn.train.progress import Figures, Silent, show
+from scornn.train.progress import Figures, Shown, Silent
 from scornn.train.run import Run, place, read_config
 from scornn.train.weights import Stored
 from scornn.train.weights import find as find_weights
@@ -65,8 +64,8 @@ def start(
         trainer = Trainer(config, _task(config), world)  # refuses data, sizes and options before a directory is made
         if weights is not None:
             weights.put_into(trainer.engine.model)
-        path, there = world.from_first(lambda: _as_json(place(config, out, join=world.launched)))
-        return _train(trainer, Path(path), there, display or (Silent if quiet else show), write_board)
+        path, there = world.from_first(lambda: place(config, out, join=world.launched))
+        return _train(trainer, Path(path), there, display or (Silent if quiet else Shown), write_board)
 
 
 def resume(
@@ -98,7 +97,7 @@ def resume(
     _check_device(config)
     with closing(distributed.start(config.device)) as world:
         trainer = Trainer(config, _task(config), world)
-        return _train(trainer, path, True, display or (Silent if quiet else show), write_board)
+        return _train(trainer, path, True, display or (Silent if quiet else Shown), write_board)
 
 
 def evaluate(
@@ -150,7 +149,7 @@ def load(
     if data is not None:
         config = msgspec.structs.replace(config, data=str(data))
     task = _task(config)
-    engine = Engine(config, task, World(device=config.device))
+    engine = Engine(config, task)
     found.put_into(engine.model)
     return task, engine, found
 
@@ -187,10 +186,6 @@ def _check_device(config: Config) -> None:
         raise UsageError("device = cuda: PyTorch finds no GPU here; expected cpu, or a PyTorch and a driver with CUDA")
 
 
-def _as_json(placed: tuple[Path, bool]) -> tuple[str, bool]:
-    return str(placed[0]), placed[1]
-
-
 def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_board: bool) -> Result:
     """First all that may be refused, then all that writes: a refusal leaves the directory as it was."""
     run: Run | None = None
@@ -206,7 +201,11 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_bo
         if saved is not None:
             trainer.resume(saved)
             if trainer.finished and trainer.world.from_first(lambda: run is not None and run.is_settled(saved.step)):
-                _say_finished(trainer, path, display)
+                if trainer.world.first:
+                    shown = display(trainer.display.figures)
+                    parameters, step = trainer.engine.parameter_count(), trainer.ledger.step
+                    shown.say(f"{parameters:,} parameters, at step {step:,}, in {path}")
+                    shown.say("nothing is left to do; --iterations or --epochs give the run a later end")
                 summary = json.loads((path / "summary.json").read_bytes())
                 return Result(path, 0, summary, trainer.world.first)
         trainer.world.from_first(lambda: _open(trainer, run, saved, display))
@@ -257,16 +256,8 @@ def _open(trainer: Trainer, run: Run | None, saved: checkpoint.Checkpoint | None
         # Newer ones are damaged, and their steps will be made again.
         checkpoint.prune(run.checkpoints, {step for step in checkpoint.steps(run.checkpoints) if step <= saved.step})
     run.truncate_metrics(saved.state["metrics_bytes"] if saved else 0)
-    run.write_config(trainer.config)
+    durable.write_text(run.path / "config.json", to_json(trainer.config))
     trainer.say(_first_line(trainer, run.path))
-
-
-def _say_finished(trainer: Trainer, path: Path, display: Display) -> None:
-    if trainer.world.first:
-        shown = display(trainer.display.figures)
-        parameters, step = trainer.engine.parameter_count(), trainer.ledger.step
-        shown.say(f"{parameters:,} parameters, at step {step:,}, in {path}")
-        shown.say("nothing is left to do; --iterations or --epochs give the run a later end")
 
 
 def _first_line(trainer: Trainer, path: Path) -> str:

@@ -95,65 +95,54 @@ class Silent:
         """Leave the terminal as it was."""
 
 
-class Plain(Silent):
-    """A line at every evaluation, and one every ten seconds."""
-
-    def __init__(self, figures: Figures, stream: TextIO) -> None:
-        super().__init__(figures)
-        self._stream, self._last = stream, time.perf_counter()
-
-    def stepped(self, step: int, loss: float) -> None:
-        super().stepped(step, loss)
-        now = time.perf_counter()
-        if now - self._last > _PLAIN_SECONDS:
-            self._line()
-
-    def evaluated(self, metrics: Metrics, orthogonality: float | None, average: Metrics | None = None) -> None:
-        super().evaluated(metrics, orthogonality, average)
-        self._line()
-
-    def _line(self) -> None:
-        self._last = time.perf_counter()
-        self.say(f"step {self.figures.step}/{self.figures.total} · {self.figures.text()}")
-
-    def say(self, text: str) -> None:
-        tell(text, self._stream)
-
-
-class Live(Silent):
-    """A bar and a line of figures under it, in a terminal."""
+class Shown(Silent):
+    """On standard output: in a terminal a bar and a line of figures under it, elsewhere lines, one at every evaluation
+    and one every ten seconds.
+    """
 
     def __init__(self, figures: Figures) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TaskProgressColumn
-
         super().__init__(figures)
-        self._bar = make_bar((MofNCompleteColumn(), BarColumn(None), TaskProgressColumn()), lambda: [figures.text()])
-        self._task = self._bar.add_task("", total=figures.total)
-        self._last = 0.0
+        self._bar, self._last = None, time.perf_counter()
+        if sys.stdout.isatty():
+            from rich.progress import BarColumn, MofNCompleteColumn, TaskProgressColumn
+
+            columns = (MofNCompleteColumn(), BarColumn(None), TaskProgressColumn())
+            self._bar = make_bar(columns, lambda: [figures.text()])
+            self._task = self._bar.add_task("", total=figures.total)
 
     def begin(self, step: int) -> None:
         super().begin(step)
-        self._bar.update(self._task, completed=step)
-        self._bar.start()
+        if self._bar:
+            self._bar.update(self._task, completed=step)
+            self._bar.start()
 
     def stepped(self, step: int, loss: float) -> None:
         super().stepped(step, loss)
-        now = time.perf_counter()
-        if now - self._last > _LIVE_SECONDS:
-            self._last = now
-            self._bar.update(self._task, completed=step)
+        if time.perf_counter() - self._last > (_LIVE_SECONDS if self._bar else _PLAIN_SECONDS):
+            self._show()
+
+    def evaluated(self, metrics: Metrics, orthogonality: float | None, average: Metrics | None = None) -> None:
+        super().evaluated(metrics, orthogonality, average)
+        if not self._bar:
+            self._show()
+
+    def _show(self) -> None:
+        self._last = time.perf_counter()
+        if self._bar:
+            self._bar.update(self._task, completed=self.figures.step)
+        else:
+            self.say(f"step {self.figures.step}/{self.figures.total} · {self.figures.text()}")
 
     def say(self, text: str) -> None:
-        self._bar.console.print(text, markup=False, highlight=False)
+        if self._bar:
+            self._bar.console.print(text, markup=False, highlight=False)
+        else:
+            tell(text)
 
     def close(self) -> None:
-        self._bar.update(self._task, completed=self.figures.step)
-        self._bar.stop()
-
-
-def show(figures: Figures) -> Silent:
-    """The display that suits standard output."""
-    return Live(figures) if sys.stdout.isatty() else Plain(figures, sys.stdout)
+        if self._bar:
+            self._show()
+            self._bar.stop()
 
 
 def tell(text: str, stream: TextIO | None = None) -> None:

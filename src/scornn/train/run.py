@@ -19,7 +19,7 @@ from scornn import durable, plugins
 from scornn.errors import CheckpointError, RunInUseError, StorageError, UsageError
 from scornn.tasks.catalogue import name_of
 from scornn.train import checkpoint
-from scornn.train.config import Config, build, config_hash, to_json
+from scornn.train.config import Config, build, config_hash
 from scornn.train.tables import read
 
 RUNS = Path("runs")
@@ -39,7 +39,11 @@ def read_config(path: Path, files: Sequence[str] = ()) -> Config:
         raise UsageError(f"no run directory {path}; expected one made by `scornn train`")
     if not (path / "config.json").is_file():
         raise UsageError(f"{path} is not a run directory: it has no config.json")
-    table = read(path / "config.json")
+    return with_plugins(read(path / "config.json"), files)
+
+
+def with_plugins(table: Mapping[str, Any], files: Sequence[str]) -> Config:
+    """A config whose plugins are loaded: ``files``, or those that it remembers."""
     return build({**table, "plugins": plugins.load(files) or plugins.load_remembered(table)})
 
 
@@ -121,17 +125,13 @@ class Run:
         self._files: dict[str, BinaryIO] = {}
         durable.make_directory(path)
         self._made_lock = not (path / "lock").exists()
-        self._lock = self._hold()
-
-    def _hold(self) -> int:
-        with durable.storage_errors(self.path / "lock"):
+        with durable.storage_errors(path / "lock"):
             own = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | own, 0o666)
-        if not durable.hold(descriptor):
-            holder = os.read(descriptor, 32)
-            os.close(descriptor)
-            raise _in_use(self.path, holder)
-        return descriptor
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | own, 0o666)
+        if not durable.hold(self._lock):
+            holder = os.read(self._lock, 32)
+            os.close(self._lock)
+            raise _in_use(path, holder)
 
     def open(self) -> None:
         """Mend what a kill left, and begin to write."""
@@ -159,10 +159,6 @@ class Run:
                 f"{self.path / 'metrics.jsonl'} has {found} bytes, but the checkpoint was made when it had {size}: "
                 "lines were removed; restore the file"
             )
-
-    def write_config(self, config: Config) -> None:
-        """``config.json``: all that is needed to repeat the run."""
-        durable.write_text(self.path / "config.json", to_json(config))
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """``summary.json``, durably."""

@@ -17,14 +17,14 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from scornn import durable, plugins
+from scornn import durable
 from scornn.errors import CheckpointError
 from scornn.nn.model import SequenceModel
 from scornn.train import checkpoint, progress, state
-from scornn.train.config import Config, build, to_table
+from scornn.train.config import Config, to_table
 from scornn.train.engine import Weights
 from scornn.train.loop import Ledger, check_belongs
-from scornn.train.run import read_config
+from scornn.train.run import read_config, with_plugins
 
 FILE = "weights.safetensors"
 FORMAT = "scornn-1"
@@ -59,7 +59,7 @@ def find(path: Path, *, best: bool = False, weights: Weights = "raw", plugins: S
     if (path / "manifest.json").is_file():
         saved = checkpoint.load(path)
         try:
-            config = _config(saved.state["config"], plugins)
+            config = with_plugins(saved.state["config"], plugins)
         except KeyError:
             raise CheckpointError(f"{path} names no config: it is no checkpoint of a training run") from None
         return _stored(saved, config, weights, False, path.parent.parent)
@@ -126,14 +126,10 @@ def read(path: Path, plugins: Sequence[str] = ()) -> Stored:
     checkpoint.check_values(path, tensors)
     try:
         kind: Weights = "average" if header["weights"] == "average" else "raw"
-        config, summary = _config(json.loads(header["config"]), plugins), json.loads(header["summary"])
+        config, summary = with_plugins(json.loads(header["config"]), plugins), json.loads(header["summary"])
         return Stored(path, config, int(header["step"]), tensors, kind, json.loads(header["best"]) is True, summary)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: its header is damaged: {error!r}") from None
-
-
-def _config(table: Mapping[str, Any], files: Sequence[str]) -> Config:
-    return build({**table, "plugins": plugins.load(files) or plugins.load_remembered(table)})
 
 
 def _asked_for(stored: Stored, best: bool, weights: Weights) -> Stored:
