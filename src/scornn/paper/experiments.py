@@ -14,6 +14,7 @@ from importlib import resources
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from scornn.report.models import look
 from scornn.train.tables import Table, merge
@@ -125,58 +126,62 @@ def read(name: str) -> list[Preset]:
     sentences: dict[str, Any] = {}
     for key, text in experiment.notes.items():
         sentences[key] = text.format(**sentences)
-    made: dict[str, dict[str, Any]] = {}
+    made: dict[str, Preset] = {}
     places: Counter[str] = Counter()
     for figure in experiment.published:
         for row in figure.rows:
-            model = experiment.models[row.model]
-            n = row.n or model.config["model"]["hidden"]
-            key = "-".join(str(part) for part in (name, figure.T, row.model, n) if part is not None)
-            preset = made.setdefault(key, _preset(key, experiment, row.model, n, figure.T, sentences))
-            preset["default"] |= row.default or figure.default
-            text = (row.text if row.text is not None else figure.text).format(**sentences)
-            source = row.source or figure.source
-            said: Table = {"item": figure.item, "metric": figure.metric, "split": figure.split, "source": source}
-            said |= {"value": row.value, "text": text, "claim": row.claim, "place": places[figure.item]}
-            preset["published"].append(said)
+            n = row.n or experiment.models[row.model].config["model"]["hidden"]
+            key = _key(name, figure.T, row.model, n)
+            preset = made.get(key) or _preset(key, experiment, row.model, n, figure.T, sentences)
+            said = Published(
+                item=figure.item,
+                metric=figure.metric,
+                split=figure.split,
+                value=row.value,
+                text=(row.text if row.text is not None else figure.text).format(**sentences),
+                claim=row.claim,
+                source=row.source or figure.source,
+                place=places[figure.item],
+            )
+            default = preset.default or row.default or figure.default
+            made[key] = replace(preset, default=default, published=(*preset.published, said))
             places[figure.item] += 1
     for more in experiment.beyond:
-        for base in (made[f"{name}-{of}"] for of in more.of):
-            made |= _beyond(name, base, more, sentences)
-    return [convert(preset, Preset) for preset in made.values()]
+        for of in more.of:
+            beyond = _beyond(name, made[f"{name}-{of}"], more, sentences)
+            made[beyond.name] = beyond
+    return list(made.values())
 
 
-def _beyond(name: str, base: dict[str, Any], more: _Beyond, sentences: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """A setting on top of a preset, by its name; with a ``model.name`` of its own it is another network on its task."""
-    published = [said for said in base["published"] if said["item"] == more.item]
-    config, key, title = base["config"], base["name"], base["title"]
+def _key(*parts: Any) -> str:
+    return "-".join(str(part) for part in parts if part is not None)
+
+
+def _beyond(name: str, base: Preset, more: _Beyond, sentences: dict[str, Any]) -> Preset:
+    """A setting on top of a preset; with a ``model.name`` of its own it is another network on its task."""
+    published = tuple(said for said in base.published if said.item == more.item)
+    config, key, title = base.config, base.name, base.title
     other = more.config.get("model", {})
     if "name" in other:
-        T = config["task"].get("length")
-        key = "-".join(str(part) for part in (name, T, other["name"], other["hidden"]) if part is not None)
-        title, of = (
-            f"{other['name']} n={other['hidden']}",
-            f"{look(config['model']['name']).label} n={config['model']['hidden']}",
-        )
-        published = [{**said, "text": of} for said in published]
+        key = _key(name, config["task"].get("length"), other["name"], other["hidden"])
+        title = f"{other['name']} n={other['hidden']}"
+        of = f"{look(config['model']['name']).label} n={config['model']['hidden']}"
+        published = tuple(replace(said, text=of) for said in published)
         config = {part: value for part, value in config.items() if part not in ("model", "optimizer")}
         config = merge({"optimizer": _EVERYWHERE["optimizer"]}, config)
-    made: dict[str, Any] = {
-        "name": f"{key}-{more.name}",
-        "title": f"{title}: {more.says}",
-        "parameters": more.parameters or base["parameters"],
-        "published": published,
-        "note": more.note.format(**sentences),
-        "beyond": more.says,
-        "brief": more.brief,
-        "config": merge(config, more.config),
-    }
-    return {made["name"]: made}
+    return Preset(
+        name=f"{key}-{more.name}",
+        title=f"{title}: {more.says}",
+        parameters=more.parameters or base.parameters,
+        published=published,
+        note=more.note.format(**sentences),
+        beyond=more.says,
+        brief=more.brief,
+        config=merge(config, more.config),
+    )
 
 
-def _preset(
-    key: str, experiment: _Experiment, name: str, n: int, T: int | None, sentences: dict[str, Any]
-) -> dict[str, Any]:
+def _preset(key: str, experiment: _Experiment, name: str, n: int, T: int | None, sentences: dict[str, Any]) -> Preset:
     model = experiment.models[name]
     at = model.at.get(str(n if T is None else T), _At())
     own: Table = {"model": {"name": name, "hidden": n}, "task": {} if T is None else {"length": T}}
@@ -185,15 +190,9 @@ def _preset(
     known = {**sentences, **config["model"].get("options", {}), "n": n, "T": T}
     note = (at.note if at.note is not None else model.note).format(**known, note=model.note.format(**known))
     title = f"{at.title or model.title} {experiment.title}".format(**known)
-    return {
-        "name": key,
-        "title": title,
-        "default": False,
-        "parameters": at.parameters or model.parameters,
-        "published": [],
-        "note": note,
-        "config": config,
-    }
+    parameters = at.parameters or model.parameters
+    assert parameters is not None, key
+    return Preset(name=key, title=title, parameters=parameters, published=(), note=note, config=config)
 
 
 def _table(name: str) -> Table:

@@ -92,33 +92,28 @@ def _jobs(items: list[Item], request: Request) -> list[_Job]:
     known = {name for item in items for name in (*item.presets, *item.beyond)}
     for name in request.only:
         if name not in known:
-            raise UsageError(
-                f"--only {name}: no such preset in {', '.join(i.name for i in items)}; it has {_few(known)}"
-            )
+            few = ", ".join(sorted(known)[:6]) + (", …" if len(known) > 6 else "")
+            raise UsageError(f"--only {name}: no such preset in {', '.join(i.name for i in items)}; it has {few}")
     found: dict[str, _Job] = {}
     for item in items:
-        rows = (
-            [name for name in (*item.presets, *item.beyond) if name in request.only] if request.only else item.presets
-        )
-        chosen = [presets()[name] for name in rows]
+        every = (*item.presets, *item.beyond)
+        chosen = [presets()[name] for name in every if name in (request.only or item.presets)]
         seeds = 1 if item.kind == "timing" else request.seeds
         for preset in chosen:
             for seed in range(SEED, SEED + seeds):
                 config = settings(preset, item, seed, request)
                 if request.iterations is not None and item.kind == "training":
                     config = msgspec.structs.replace(config, steps=request.iterations, epochs=None)
-                seconds = None if item.kind == "gradients" else _seconds(request, len(chosen) * seeds)
+                seconds = SHORT_SECONDS / (len(chosen) * seeds) if request.scale == "short" else None
+                if request.minutes is not None:
+                    seconds = request.minutes * 60
+                if item.kind == "gradients":
+                    seconds = None
                 key = f"{item.kind == 'timing'} {config.name}"
                 before = found.get(key)
                 if before is None or (before.seconds is not None and (seconds is None or seconds > before.seconds)):
                     found[key] = _Job(preset, item, config, seconds)
     return list(found.values())
-
-
-def _seconds(request: Request, jobs: int) -> float | None:
-    if request.minutes is not None:
-        return request.minutes * 60
-    return SHORT_SECONDS / jobs if request.scale == "short" else None
 
 
 def _needs(job: _Job) -> str:
@@ -239,7 +234,3 @@ def open_plan(request: Request, items: list[Item]) -> dict[str, Any]:
     plan["items"] = [name for name in ITEMS if name in asked]
     durable.write_json(request.out / "plan.json", plan)
     return plan
-
-
-def _few(names: set[str]) -> str:
-    return ", ".join(sorted(names)[:6]) + (", …" if len(names) > 6 else "")

@@ -74,83 +74,40 @@ class Results:
         if item.kind == "timing":
             return [self._timing(preset, published[0])]
         runs = self.runs.get(preset.name, [])
+        share = min((_share(run, item, preset) for run in runs), default=0.0)
         rows = []
         for measure, (index, function) in _MEASURES[item.name].items():
             values = tuple(v for v in (function(run, "raw") for run in runs) if v is not None)
             averages = (function(run, "average") for run in runs if run.has_average)
             averaged = tuple(v for v in averages if v is not None)
-            said = published[index] if index is not None else None
-            share = min((self._share(run, item, preset) for run in runs), default=0.0)
-            found = self._verdict(said, runs, preset, values, averaged, share)
+            said, found = None, ""
+            if index is not None:
+                said = published[index]
+                found = _verdict(said, runs, preset, values, averaged, share)
             budget = self.budget(item, preset)
             rows.append(Number(item.name, preset, measure, values, averaged, said, budget, found, share))
         return rows
 
     def _timing(self, preset: Preset, published: Published) -> Number:
-        timed = self.timings.get(preset.name)
-        minutes = (minutes_per_epoch(timed),) if timed else ()
-        budget = self._timing_budget(timed)
-        found = verdict.NOT_RUN
-        if timed:
-            comparable = not match.is_reduced(mapping(timed.get("config")), preset)
-            found = judge(published, [], minutes, (), 1.0) if comparable else verdict.OTHER
+        minutes, budget, found = (), "", verdict.NOT_RUN  # type: tuple[float, ...], str, str
+        if timed := self.timings.get(preset.name):
+            config, minutes = mapping(timed.get("config")), (minutes_per_epoch(timed),)
+            budget = f"{timed['steps']:,} steps timed, scaled to 1,100"
+            if match.is_reduced(config, preset):
+                budget, found = "smoke: " + ", ".join([budget, *match.sizes(config)]), verdict.OTHER
+            else:
+                budget = ", ".join([budget, *match.differences(config, preset)])
+                found = judge(published, [], minutes, (), 1.0)
         return Number("table-timing", preset, "minutes per epoch", minutes, (), published, budget, found, 1.0)
-
-    def _verdict(
-        self,
-        said: Published | None,
-        runs: Sequence[Run],
-        preset: Preset,
-        values: Sequence[float],
-        averaged: Sequence[float],
-        share: float,
-    ) -> str:
-        if said is None:
-            return ""
-        if not values:
-            return verdict.NOT_RUN
-        different = {text for run in runs for text in match.differences(run.config, preset)}
-        if said.metric == "orthogonality":  # W has no test samples
-            different = {text for text in different if not text.startswith(setting_name("task.test_size"))}
-        if different:
-            return verdict.OTHER
-        return judge(said, runs, values, averaged, share)
-
-    def _share(self, run: Run, item: Item, preset: Preset) -> float:
-        if item.kind == "gradients":
-            return 1.0 if (finite(run.summary.get("steps")) or 0) >= GRADIENT_STEPS else 0.0
-        return match.share_made(run.summary, preset)
 
     def budget(self, item: Item, preset: Preset) -> str:
         """The scale of a row, its length, what it sets otherwise than its preset, and its seeds."""
         runs = self.runs.get(preset.name, [])
         if not runs:
             return ""
-        said = "; ".join(dict.fromkeys(self._budget_of(run, item, preset) for run in runs))
+        said = "; ".join(dict.fromkeys(_budget(run, item, preset) for run in runs))
         seeds = [str(run.config.get("seed")) for run in runs]
         return f"{said}; {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
-
-    def _budget_of(self, run: Run, item: Item, preset: Preset) -> str:
-        unfinished = [] if run.finished else ["not finished"]
-        steps = run.summary.get("steps")
-        made = f"{steps:,} iterations" if isinstance(steps, int) else ""
-        if match.is_reduced(run.config, preset):
-            return "smoke: " + ", ".join([made, *match.sizes(run.config), *unfinished])
-        if item.kind != "gradients":
-            made = match.length(run.summary, preset)
-        different = match.differences(run.config, preset)
-        scale = "short" if different or " of " in made else "beyond" if preset.beyond else "paper"
-        return f"{scale}: " + ", ".join([made, *different, *unfinished])
-
-    def _timing_budget(self, timed: dict[str, Any] | None) -> str:
-        if timed is None:
-            return ""
-        config = mapping(timed.get("config"))
-        preset = presets()[str(timed["preset"])]
-        text = f"{timed['steps']:,} steps timed, scaled to 1,100"
-        if match.is_reduced(config, preset):
-            return "smoke: " + ", ".join([text, *match.sizes(config)])
-        return ", ".join([text, *match.differences(config, preset)])
 
     def label(self, preset: Preset, *, problem: bool = False) -> str:
         """The model as the paper writes it, with the size that was run; with the problem where an item has several."""
@@ -163,6 +120,35 @@ class Results:
         if problem and task["name"] == "mnist":
             said.append("permuted" if task["permuted"] else "in order")
         return ", ".join(said)
+
+
+def _budget(run: Run, item: Item, preset: Preset) -> str:
+    unfinished = [] if run.finished else ["not finished"]
+    steps = run.summary.get("steps")
+    made = f"{steps:,} iterations" if isinstance(steps, int) else ""
+    if match.is_reduced(run.config, preset):
+        return "smoke: " + ", ".join([made, *match.sizes(run.config), *unfinished])
+    if item.kind != "gradients":
+        made = match.length(run.summary, preset)
+    different = match.differences(run.config, preset)
+    scale = "short" if different or " of " in made else "beyond" if preset.beyond else "paper"
+    return f"{scale}: " + ", ".join([made, *different, *unfinished])
+
+
+def _share(run: Run, item: Item, preset: Preset) -> float:
+    if item.kind == "gradients":
+        return 1.0 if (finite(run.summary.get("steps")) or 0) >= GRADIENT_STEPS else 0.0
+    return match.share_made(run.summary, preset)
+
+
+def _verdict(said: Published, runs: Sequence[Run], preset: Preset, *figures: Any) -> str:
+    """``figures`` are the values, the averaged ones and the share of the protocol."""
+    if not figures[0]:
+        return verdict.NOT_RUN
+    different = {text for run in runs for text in match.differences(run.config, preset)}
+    if said.metric == "orthogonality":  # W has no test samples
+        different = {text for text in different if not text.startswith(setting_name("task.test_size"))}
+    return verdict.OTHER if different else judge(said, runs, *figures)
 
 
 def collect(directory: Path) -> Results:
