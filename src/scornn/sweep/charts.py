@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from scornn.report.curves import Line
-from scornn.report.runs import Series
 from scornn.report.style import LIGHT, MUTED, SIZE, label_decades, style
-from scornn.sweep.record import Entry
+from scornn.sweep.record import Entry, Points
 from scornn.sweep.space import Axis, Value
 
 _BINS = 7
@@ -40,16 +39,13 @@ class Scale:
         drawn = axes.xaxis if which == "x" else axes.yaxis
         getattr(axes, f"set_{which}label")(self.name)
         if self.axis.choices:
-            drawn.set_ticks(range(len(self.axis.choices)), [_text(choice) for choice in self.axis.choices])
+            texts = [f"{choice:g}" if isinstance(choice, float) else str(choice) for choice in self.axis.choices]
+            drawn.set_ticks(range(len(texts)), texts)
             getattr(axes, f"set_{which}lim")(-0.5, len(self.axis.choices) - 0.5)
         elif self.axis.log:
             getattr(axes, f"set_{which}scale")("log")
             if self.axis.high / self.axis.low >= 10:
                 label_decades(drawn)
-
-
-def _text(choice: Value) -> str:
-    return f"{choice:g}" if isinstance(choice, float) else str(choice)
 
 
 def history(points: Sequence[Entry], metric: str, goal: str) -> Figure:
@@ -109,18 +105,19 @@ def heat_map(points: Sequence[Entry], x: Scale, y: Scale, metric: str, goal: str
         return figure
 
 
-def learning(best: Sequence[Series], early: Sequence[Series], title: str, metric: str) -> Figure:
+def learning(best: Sequence[Points], early: Sequence[Points], title: str, metric: str) -> Figure:
     """Curves of the best trials in the palette's order, and thin grey ones of those that ended early."""
     with style():
         figure, axes = _figure()
-        for x, y in early:
-            axes.plot(x, y, color=MUTED, linewidth=0.8, marker="o" if len(x) == 1 else None, markersize=2.5)
-        for k, (x, y) in reversed(list(enumerate(best))):
-            marker = "o" if len(x) == 1 else None
+        for points in early:
+            marker = "o" if len(points) == 1 else None
+            axes.plot(*zip(*points, strict=True), color=MUTED, linewidth=0.8, marker=marker, markersize=2.5)
+        for k, points in reversed(list(enumerate(best))):
+            marker = "o" if len(points) == 1 else None
             look = {"color": LIGHT[k % len(LIGHT)], "linestyle": trial_line(k).dash, "linewidth": 1.8}
-            axes.plot(x, y, marker=marker, markersize=4, **look)
-        values = np.concatenate([np.empty(0), *(y for _, y in (*best, *early))])
-        if values.size and values.min() > 0 and values.max() / values.min() > 30:
+            axes.plot(*zip(*points, strict=True), marker=marker, markersize=4, **look)
+        values = [value for points in (*best, *early) for _, value in points]
+        if values and min(values) > 0 and max(values) / min(values) > 30:
             axes.set_yscale("log")
             label_decades(axes.yaxis)
         axes.set(title=title, xlabel="training step", ylabel=metric)

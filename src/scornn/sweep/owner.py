@@ -20,14 +20,11 @@ GRACE_SECONDS = 120.0
 
 def this_process() -> dict[str, Any]:
     """Names this process among all machines: the boot, the space of process numbers, the number and when it began."""
-    return {"machine": _machine(), "pid": os.getpid(), "began": _began(os.getpid())}
-
-
-def _machine() -> str:
+    machine = platform.node()
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    return platform.node()
+        machine = f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    return {"machine": machine, "pid": os.getpid(), "began": _began(os.getpid())}
 
 
 def _began(pid: int) -> str | None:

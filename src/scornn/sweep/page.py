@@ -4,8 +4,6 @@ import shlex
 from collections.abc import Sequence
 from itertools import combinations
 
-import numpy as np
-
 from scornn.report import figures
 from scornn.report.page import (
     Card,
@@ -22,13 +20,12 @@ from scornn.report.page import (
     render,
     words,
 )
-from scornn.report.runs import Series
 from scornn.report.style import svg
 from scornn.sweep import charts
 from scornn.sweep import plan as plans
 from scornn.sweep.charts import Scale
 from scornn.sweep.progress import outcome, settings, short_names
-from scornn.sweep.record import Entry, Points, Record
+from scornn.sweep.record import Entry, Record
 from scornn.train.run import label
 
 _BEST = 5
@@ -40,7 +37,11 @@ def page(record: Record) -> str:
     """The page as text."""
     base = plans.config(record.plan, {})
     title = f"Sweep: {label(base).removesuffix(f'-s{base.seed}')}"
-    sections: list[Section] = [Cards(_cards(record)), Prose([_objective(record)])]
+    plan, objective = record.plan, record.plan.objective
+    how = f"Drawn by {plan.sampler}; chosen by the {objective.words(plan.weights)}."
+    if plan.prune != "none":
+        how += f" Poor trials were ended by {plan.prune} on the {objective.prunes_on}."
+    sections: list[Section] = [Cards(_cards(record)), Prose([how])]
     if record.notes:
         sections.append(Prose(record.notes, "note"))
     if not record.trials:
@@ -54,13 +55,9 @@ def page(record: Record) -> str:
         sections.append(Details("Commands", "\n".join(commands)))
     if record.code:
         sections.append(Prose([f"Made with scornn {record.code}{f' on {record.machine}' * bool(record.machine)}."]))
-    return render(title, sections, lead=_lead(record))
-
-
-def _lead(record: Record) -> str:
     spent = duration(sum(trial.seconds or 0.0 for trial in record.trials))
-    varied = ", ".join(record.plan.over)
-    return f"{len(record.trials)} of {record.plan.trials} trials over {varied}; {spent} in all."
+    lead = f"{len(record.trials)} of {plan.trials} trials over {', '.join(plan.over)}; {spent} in all."
+    return render(title, sections, lead=lead)
 
 
 def _names(record: Record) -> dict[str, str]:
@@ -91,14 +88,6 @@ def _cards(record: Record) -> list[Card]:
 
 def _shown(value: object) -> str:
     return number(value) if isinstance(value, float) else str(value)
-
-
-def _objective(record: Record) -> str:
-    plan = record.plan
-    pruned = (
-        "" if plan.prune == "none" else f" Poor trials were ended by {plan.prune} on the {plan.objective.prunes_on}."
-    )
-    return f"Drawn by {plan.sampler}; chosen by the {plan.objective.words(plan.weights)}.{pruned}"
 
 
 def _best_table(record: Record) -> Table:
@@ -180,9 +169,14 @@ def _curves(record: Record) -> list[Section]:
         ("Training loss", "loss", "loss"),
         (f"{split} {words(objective.metric)}", "metric", words(objective.metric)),
     ):
-        curves, thin = ([_series(getattr(trial, name)) for trial in trials] for trials in (shown, early))
-        if any(len(x) for x, _ in (*curves, *thin)):
-            alt = f"{title} by training step; {_ends(shown, curves)}"
+        curves, thin = ([getattr(trial, name) for trial in trials] for trials in (shown, early))
+        if any(curves) or any(thin):
+            ends = [
+                f"trial {trial.number} ends at {points[-1][1]:.3g}"
+                for trial, points in zip(shown, curves, strict=True)
+                if points
+            ]
+            alt = f"{title} by training step; {', '.join(ends) or 'no finished trial'}"
             drawn.append(Figure(svg(charts.learning(curves, thin, title, of), alt=alt)))
     if not drawn:
         return []
@@ -190,16 +184,6 @@ def _curves(record: Record) -> list[Section]:
     legend = [(f"trial {t.number}, {settings(t.values)}", charts.trial_line(k)) for k, t in places]
     caption = "Grey: trials that were pruned or diverged." if early else ""
     return [Heading("Learning curves of the best", 2, "curves"), Figures(drawn, legend, caption)]
-
-
-def _series(points: Points) -> Series:
-    steps, values = zip(*points, strict=True) if points else ((), ())
-    return np.array(steps, dtype=float), np.array(values, dtype=float)
-
-
-def _ends(shown: Sequence[Entry], curves: Sequence[Series]) -> str:
-    pairs = zip(shown, curves, strict=True)
-    return ", ".join(f"trial {t.number} ends at {y[-1]:.3g}" for t, (_, y) in pairs if len(y)) or "no finished trial"
 
 
 def _all_table(record: Record) -> Table:

@@ -137,7 +137,7 @@ def check(plan: Plan) -> Plan:
             "give --set optimizer.average.decay=0.999, or another model"
         )
     for axis in axes(plan):
-        for value in axis.probes:
+        for value in axis.choices or (axis.low, axis.high):
             auto = (axis.key, value) == (rho.KEY, rho.AUTO)
             try:
                 changed = config(plan, {axis.key: "n/2" if auto else value})

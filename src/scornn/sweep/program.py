@@ -102,22 +102,13 @@ def open_sweep(directory: Path, storage: str | None = None) -> Trials:
     return Trials(msgspec.structs.replace(plan, storage=storage or plan.storage), directory, write=False)
 
 
-def describe(plan: Plan) -> list[str]:
-    """What will be done, in lines for people."""
-    objective = plan.objective
-    how = "" if plan.prune == "none" else f", pruned by {plan.prune} on the {objective.prunes_on}"
-    return [
-        f"{plan.trials} trials by {plan.sampler}, {plan.jobs} at once{how}",
-        f"chosen by the {objective.words(plan.weights)}",
-    ]
-
-
 def _run(trials: Trials, quiet: bool, tensorboard: bool | None) -> Result:
+    plan = trials.plan
+    how = "" if plan.prune == "none" else f", pruned by {plan.prune} on the {plan.objective.prunes_on}"
     with Overview(trials, quiet) as overview:
-        if not quiet:
-            for line in describe(trials.plan):
-                overview.say(line)
-        if trials.plan.jobs == 1:
+        overview.say(f"{plan.trials} trials by {plan.sampler}, {plan.jobs} at once{how}")
+        overview.say(f"chosen by the {plan.objective.words(plan.weights)}")
+        if plan.jobs == 1:
             number, code = Worker(trials, overview, tensorboard).run(), 0
         else:
             number, code = _Jobs(trials, overview, tensorboard).run()

@@ -34,11 +34,6 @@ class Axis:
         """Whether a range is one of integers."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
-    @property
-    def probes(self) -> tuple[Value, ...]:
-        """Values that must all be allowed for the axis to be."""
-        return self.choices or (self.low, self.high)
-
     def draw(self, trial: "Trial") -> Value:
         """The trial's value of this key, drawn by the study's sampler or given to the trial beforehand."""
         if self.choices:
@@ -127,14 +122,10 @@ def grid(axes: Sequence[Axis]) -> list[dict[str, Value]]:
     """
     for axis in axes:
         if not axis.choices:
+            middle = math.sqrt(axis.low * axis.high) if axis.log else (axis.low + axis.high) / 2
+            three = f"{axis.low:g},{int(middle) if axis.whole else middle:g},{axis.high:g}"
             raise UsageError(
-                f"--sampler grid, but --over {axis.text} is a range; expected a list such as "
-                f"{axis.key}={_spread(axis)}, or --sampler tpe"
+                f"--sampler grid, but --over {axis.text} is a range; expected a list such as {axis.key}={three}, "
+                "or --sampler tpe"
             )
     return [dict(zip([a.key for a in axes], point, strict=True)) for point in product(*(a.choices for a in axes))]
-
-
-def _spread(axis: Axis) -> str:
-    """Three values of a range."""
-    middle = math.sqrt(axis.low * axis.high) if axis.log else (axis.low + axis.high) / 2
-    return f"{axis.low:g},{int(middle) if axis.whole else middle:g},{axis.high:g}"

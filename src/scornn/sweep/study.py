@@ -133,7 +133,8 @@ class Trials:
         from optuna.exceptions import UpdateFinishedTrialError
 
         for trial in self.all():
-            if trial.state.name == "RUNNING" and not self._runs(trial):
+            owner, beat = (trial.user_attrs.get(key) for key in ("owner", "beat"))
+            if trial.state.name == "RUNNING" and not self._watcher.alive(trial.number, owner, beat):
                 with suppress(UpdateFinishedTrialError):
                     self._set(trial._trial_id, "WAITING")
 
@@ -142,10 +143,6 @@ class Trials:
         where = self.plan.storage
         path = self.directory / "claim" if is_database(where) else journal_path(where, self.directory)
         return path.with_name(f"{path.name}.claim.lock")
-
-    def _runs(self, trial: "FrozenTrial") -> bool:
-        attributes = trial.user_attrs
-        return self._watcher.alive(trial.number, attributes.get("owner"), attributes.get("beat"))
 
     def _sampler(self, number: int) -> Any:
         """Seeded by the trial's number: what is drawn does not depend on which process draws it."""
