@@ -1,4 +1,4 @@
-"""Blocks on the linear memory: reading, padding, streaming, strides."""
+"""Blocks on the linear memory: reading, padding, streaming, strides, gates that start closed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from scornn import optim
-from scornn.nn import MemoryBlocks, SequenceModel
+from scornn.nn import MemoryBlock, MemoryBlocks, SequenceModel
 
 F64 = torch.float64
 READS = ("all", "last", "mean")
@@ -82,7 +82,56 @@ def test_the_angles_are_the_recurrent_parameters() -> None:
     assert {id(p) for p in groups["recurrent"]} == {id(p) for p in angles}
 
 
+def test_without_norm_nothing_is_normed() -> None:
+    """Twice the input is twice the state, in a block above another too."""
+    torch.manual_seed(0)
+    block = MemoryBlock(5, 7, 5, norm=False, dtype=F64)
+    x, h0 = torch.randn(6, 3, 5, dtype=F64), torch.zeros(3, 7, dtype=F64)
+    torch.testing.assert_close(block(2 * x, h0)[1], 2 * block(x, h0)[1])
+    assert not any(isinstance(part, torch.nn.LayerNorm) for part in network("last", norm=False).modules())
+
+
+def test_closed_gates_let_little_through() -> None:
+    """What the gates add is small where the input is, and comes with it; fresh parameters are closed too."""
+    torch.manual_seed(0)
+    open_, closed = (MemoryBlock(4, 6, 4, closed=c, norm=False, dtype=F64) for c in (0.0, 6.0))
+    for _ in range(2):
+        x, h0 = torch.full((1, 1, 4), 1e-3, dtype=F64), torch.zeros(1, 6, dtype=F64)
+        added = [(block(x, h0)[0] - x - block.out.bias).norm() for block in (open_, closed)]
+        assert added[1] < added[0] / 20
+        assert closed.gates_ih.weight.std() > 4 * open_.gates_ih.weight.std()
+        open_.reset_parameters()
+        closed.reset_parameters()
+
+
+def test_closed_gates_end_the_plateau_of_adding() -> None:
+    """Two of sixty steps count. In as many steps of training open gates with norms do not leave the baseline, 1/6."""
+
+    def loss(**options: Any) -> float:
+        torch.manual_seed(0)
+        model = SequenceModel(MemoryBlocks(2, 32, 2, width=16, **options), 1, read="last")
+        optimizer = torch.optim.Adam(optim.parameter_groups(model, lr=5e-3, recurrent_lr=1e-4))
+        losses = []
+        for _ in range(240):
+            value, marker = torch.rand(60, 50), torch.zeros(60, 50)
+            for half in (0, 30):
+                marker[torch.randint(half, half + 30, (50,)), torch.arange(50)] = 1
+            error = model(torch.stack([value, marker], -1)).squeeze(-1) - (value * marker).sum(0)
+            optimizer.zero_grad()
+            error.square().mean().backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            losses.append(error.detach().square().mean().item())
+        return sum(losses[-20:]) / 20
+
+    assert loss(norm=False, closed=5.0) < 0.09
+    assert loss() > 0.12
+
+
 def test_refusals() -> None:
+    for closed in (-1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="closed must be a finite number of 0 or more"):
+            network("last", closed=closed)
     with pytest.raises(ValueError, match='read must be "all", "last" or "mean"'):
         network("first")
     with pytest.raises(ValueError, match="expand must be greater than zero"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -39,6 +40,10 @@ class MemoryBlock(nn.Module):
         expand: a_t and g_t have ``expand`` · width numbers.
         dropout: of what the gate lets through.
         stride: the state is read, and y made, at every so-many-th step alone.
+        norm: whether x_t and h_t are normed. A norm gives every step the same weight: leave it out where few of many
+            steps count.
+        closed: the gates start with the bias −closed, and W_x 1 + closed times as large: few steps get through at
+            first, by what they bring. It ends the plateau of problems such as adding (``docs/linear.md``).
         top: whether y is normed too.
         start, backend: the memory's.
 
@@ -57,6 +62,8 @@ class MemoryBlock(nn.Module):
         expand: int = 2,
         dropout: float = 0.0,
         stride: int = 1,
+        norm: bool = True,
+        closed: float = 0.0,
         top: bool = False,
         start: str = "uniform",
         backend: str = "auto",
@@ -67,21 +74,29 @@ class MemoryBlock(nn.Module):
         check_sizes(input_size=input_size, hidden_size=hidden_size, width=width, expand=expand, stride=stride)
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         within = input_size == width
-        self.stride, self.backend = stride, backend
-        self.norm: nn.Module = nn.LayerNorm(width, **where) if within else nn.Identity()
+        self.stride, self.closed, self.backend = stride, closed, backend
+        self.norm: nn.Module = nn.LayerNorm(width, **where) if norm and within else nn.Identity()
         self.enter: nn.Module = nn.Identity() if within else nn.Linear(input_size, width, bias=False, **where)
         self.memory = LinearMemory(input_size, hidden_size, start=start, input_scale=input_size**-0.5, **where)
-        self.state_norm = nn.LayerNorm(hidden_size, **where)
+        self.state_norm: nn.Module = nn.LayerNorm(hidden_size, **where) if norm else nn.Identity()
         self.gates = nn.Linear(hidden_size, 2 * expand * width, **where)
         self.gates_ih = nn.Linear(input_size, 2 * expand * width, bias=False, **where)
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(expand * width, width, **where)
         self.top: nn.Module = nn.LayerNorm(width, **where) if top else nn.Identity()
+        self._close()
 
     def reset_parameters(self) -> None:
         for part in self.children():
             if callable(reset := getattr(part, "reset_parameters", None)):
                 reset()
+        self._close()
+
+    @torch.no_grad()
+    def _close(self) -> None:
+        if self.closed:
+            self.gates_ih.weight.mul_(1 + self.closed)
+            self.gates.bias.chunk(2)[1].fill_(-self.closed)
 
     def forward(
         self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None = None, reverse: bool = False
@@ -129,7 +144,8 @@ class MemoryBlocks(RecurrentLayer):
     """A stack of :class:`MemoryBlock` with the contract of :class:`torch.nn.RNN`. Not the paper's network.
 
     What recurs is linear, n/2 angles to a block; what is not linear lies between the memories, within a step
-    (``docs/linear.md``). The output is what the top block makes, normed; ``h_n`` holds the states of the memories.
+    (``docs/linear.md``). The output is what the top block makes, normed unless ``norm`` is False; ``h_n`` holds the
+    states of the memories.
 
     Args:
         input_size: size m of x_t.
@@ -138,7 +154,7 @@ class MemoryBlocks(RecurrentLayer):
         bias: as torch.nn.RNN's; there is none in the recurrence, so it must be False.
         dropout, bidirectional, batch_first: as torch.nn.RNN's.
         width: size of what blocks hand on, and of the output. Default: n.
-        expand, start, backend: as :class:`MemoryBlock`.
+        expand, norm, closed, start, backend: as :class:`MemoryBlock`.
         gate_dropout: dropout inside the blocks.
         stride: the first memory is read at every so-many-th step, and all above it runs on these steps alone: the
             output has T / stride of them. For sequences of one length, a multiple of it, in one direction.
@@ -168,6 +184,8 @@ class MemoryBlocks(RecurrentLayer):
         expand: int = 2,
         gate_dropout: float = 0.0,
         stride: int = 1,
+        norm: bool = True,
+        closed: float = 0.0,
         start: str = "uniform",
         backend: str = "auto",
     ) -> None:
@@ -178,9 +196,12 @@ class MemoryBlocks(RecurrentLayer):
             raise ValueError("MemoryBlocks has no bias in its recurrence: bias must be False, got True")
         if not 0 <= gate_dropout < 1:
             raise ValueError(f"gate_dropout must lie in [0, 1), got {gate_dropout!r}")
+        if not 0 <= closed < math.inf:
+            raise ValueError(f"closed must be a finite number of 0 or more, got {closed!r}")
         if stride > 1 and bidirectional:
             raise ValueError(f"stride = {stride}: blocks in two directions read every step; stride must be 1")
         self.expand, self.gate_dropout, self.stride = expand, float(gate_dropout), stride
+        self.norm, self.closed = norm, float(closed)
         self.start = check_choice("start", start, STARTS)
         self.backend = check_choice("backend", backend, ops.BACKENDS)
         self.build(device, dtype)
@@ -195,7 +216,9 @@ class MemoryBlocks(RecurrentLayer):
             expand=self.expand,
             dropout=self.gate_dropout,
             stride=self.stride if suffix == "_l0" else 1,
-            top=suffix in self._suffixes(self.num_layers - 1),
+            norm=self.norm,
+            closed=self.closed,
+            top=self.norm and suffix in self._suffixes(self.num_layers - 1),
             start=self.start,
             backend=self.backend,
             device=device,
