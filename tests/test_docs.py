@@ -19,6 +19,7 @@ import pytest
 
 from scornn.cli import main
 from scornn.paper.items import chosen
+from scornn.paper.presets import presets
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -98,6 +99,11 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         else:
             for command in commands(block):
                 run(command)
+
+
+def test_every_preset_beyond_the_paper_is_named() -> None:
+    page = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    assert [preset.name for preset in presets().values() if preset.beyond and f"`{preset.name}`" not in page] == []
 
 
 def test_no_line_installs_scornn_from_a_registry() -> None:

@@ -7,7 +7,7 @@ from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 FIGURE = re.compile(r"(?:\b\w = )?[−-]?\d[\d.,]*(?:e[−-]\d+| %)|\b\w = [−-]?\d[\d.,]*\d|\b\w = [−-]?\d")
-COMMANDS = re.compile(r'<div class="highlight-(?:sh|text) .*?</pre>', re.DOTALL)
+COMMANDS = re.compile(r'(<div class="highlight-(?:sh|text) .*?<pre>)(.*?)\n?</pre>', re.DOTALL)
 TEXT = re.compile(r"(?<=>)[^<]+")
 HYPHENATED = re.compile(r"(?<!\S)(?=\S*-)\S{2,40}(?!\S)")
 VERBATIM = (nodes.literal, nodes.literal_block, nodes.doctest_block, nodes.math, nodes.math_block, nodes.raw)
@@ -31,13 +31,17 @@ class Whole(SphinxPostTransform):
 
 
 def commands(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
-    """Mark the options and names in commands, which wrap on a narrow page: a browser breaks lines after any hyphen."""
+    """Mark the lines of commands, which wrap on a narrow page, and their options: a browser breaks after any hyphen."""
 
     def marked(text: re.Match[str]) -> str:
         return HYPHENATED.sub(r'<span class="whole">\g<0></span>', text[0])
 
+    def lined(block: re.Match[str]) -> str:
+        lines = TEXT.sub(marked, f">{block[2]}")[1:].split("\n")
+        return block[1] + "".join(f'<span class="command">{line}\n</span>' for line in lines) + "</pre>"
+
     if "body" in context:
-        context["body"] = COMMANDS.sub(lambda block: TEXT.sub(marked, block[0]), context["body"])
+        context["body"] = COMMANDS.sub(lined, context["body"])
 
 
 def setup(app: Any) -> dict[str, bool]:

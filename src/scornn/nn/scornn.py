@@ -135,7 +135,7 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
         learn_h0: train the state before the first step, which starts at zero. The paper does not.
         input_scale: U starts uniform on ± this; the paper's is 0.01.
         bias_start: b starts at this; the paper's is 0. A threshold below zero with a larger U shortens the plateau of
-            the adding problem (``docs/learning-rates.md``).
+            the adding problem (``docs/faq.md``).
         backend: ``auto``, ``native``, ``manual`` or ``naive``; see :func:`scornn.backends`.
 
     Inputs: input, h_0
