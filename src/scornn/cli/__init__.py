@@ -54,9 +54,11 @@ def main(argv: list[str] | None = None) -> int:
     except SystemExit as leaving:  # from the parsers, which have said why
         return leaving.code if isinstance(leaving.code, int) else 2 if leaving.code else 0
     except (MemoryError, RuntimeError) as error:
-        if not _is_memory(error):
+        known = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        if not known and "allocate memory" not in str(error):  # torch has no type for that on a CPU
             raise
-        return _fail(f"not enough memory{_said(error)}", 6, debug)
+        line = str(error).partition("\n")[0].rpartition("] ")[2]
+        return _fail("not enough memory" + (f": {line}" if line else ""), 6, debug)
     except OSError as error:
         if error.errno is None:
             raise
@@ -76,18 +78,6 @@ def _mend_streams() -> None:
         elif hasattr(stream, "reconfigure"):
             with suppress(OSError):  # a file that was opened twice cannot be asked where it stands
                 stream.reconfigure(errors="replace")
-
-
-def _is_memory(error: Exception) -> bool:
-    """Whether memory could not be got; torch has no type for that on a CPU."""
-    return (
-        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error)
-    )
-
-
-def _said(error: BaseException) -> str:
-    line = str(error).partition("\n")[0].rpartition("] ")[2]
-    return f": {line}" if line else ""
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

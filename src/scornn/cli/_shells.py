@@ -45,9 +45,10 @@ def bash(commands: Sequence[Command]) -> str:
             if option.takes != "nothing":
                 after.setdefault(_bash_values(option), []).append(f"'{command.name} {option.name}'")
         names = " ".join(option.name for option in command.options)
-        plain = "; ".join(_bash_values(positional) for positional in command.positionals) or ":"
-        others.append(f"    {command.name}) if [[ $cur == -* ]]; then _scornn_words '{names}'; else {plain}; fi ;;")
-    values = [f"    {'|'.join(options)}) {given}; return ;;" for given, options in after.items()]
+        other = "; ".join(_bash_values(positional) for positional in command.positionals) or ":"
+        others.append(f"    {command.name}) if [[ $cur == -* ]]; then _scornn_words '{names}'; else {other}; fi ;;")
+    values = "\n".join(f"    {'|'.join(options)}) {given}; return ;;" for given, options in after.items())
+    plain = "\n".join(others)
     every = " ".join([*(command.name for command in commands), "--help", "--version"])
     return f"""\
 _scornn_words() {{ local IFS=$' \\t\\n'; COMPREPLY+=($(compgen -W "$1" -- "$cur")); }}
@@ -57,10 +58,10 @@ _scornn() {{
   COMPREPLY=()
   if (( COMP_CWORD == 1 )); then _scornn_words '{every}'; return; fi
   case "${{COMP_WORDS[1]}} $prev" in
-{_lines(values)}
+{values}
   esac
   case "${{COMP_WORDS[1]}}" in
-{_lines(others)}
+{plain}
   esac
 }}
 complete -F _scornn scornn
@@ -69,8 +70,8 @@ complete -F _scornn scornn
 
 def zsh(commands: Sequence[Command]) -> str:
     """``_arguments`` for each command."""
-    described = [f"    {_quoted(command.name + ':' + command.help)}" for command in commands]
-    cases = []
+    described = "\n".join(f"    {_quoted(command.name + ':' + command.help)}" for command in commands)
+    lines = []
     for command in commands:
         specs = []
         for option in command.options:
@@ -80,17 +81,18 @@ def zsh(commands: Sequence[Command]) -> str:
         for place, positional in enumerate(command.positionals, 1):
             where = "*" if positional.repeats else str(place)
             specs.append(_quoted(f"{where}:{positional.metavar.rstrip('.')}:{_zsh_values(positional)}"))
-        cases.append(f"    {command.name}) _arguments {' '.join(specs)} ;;")
+        lines.append(f"    {command.name}) _arguments {' '.join(specs)} ;;")
+    cases = "\n".join(lines)
     return f"""\
 #compdef scornn
 _scornn() {{
   local -a known=(
-{_lines(described)}
+{described}
   )
   if (( CURRENT == 2 )); then _describe command known; return; fi
   shift words; (( CURRENT-- ))
   case $words[1] in
-{_lines(cases)}
+{cases}
   esac
 }}
 compdef _scornn scornn
@@ -113,7 +115,7 @@ def fish(commands: Sequence[Command]) -> str:
             said = f"-l {option.name.removeprefix('--')} -d {_quoted(option.help)}"
             lines.append(f"{when} {said}{_fish_values(option)}")
         lines += [f"{when}{_fish_values(positional)}" for positional in command.positionals]
-    return _lines(lines) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _bash_values(argument: Argument) -> str:
@@ -135,7 +137,3 @@ def _fish_values(argument: Argument) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
-
-
-def _lines(lines: Sequence[str]) -> str:
-    return "\n".join(lines)

@@ -50,17 +50,11 @@ def _argument(command: str, field: str, hint: Any) -> Argument:
     said: Any = next(mark for mark in marks if hasattr(mark, "metavar"))
     name = "" if tyro.conf.Positional in marks else f"--{(said.name or field).replace('_', '-')}"
     metavar = (said.metavar or "VALUE").strip("[]")
-    words = _literals(kind) or _words(command, name, metavar)
+    choices = [part for part in (kind, *get_args(kind)) if get_origin(part) is Literal]  # alone or in a union
+    words = tuple(word for part in choices for word in get_args(part) if word) or _words(command, name, metavar)
     takes: Takes = "nothing" if kind is bool else "words" if words else _KINDS.get(metavar, "text")
     repeats = get_origin(kind) is tuple
     return Argument(name, said.help or "", metavar, takes, words, repeats)
-
-
-def _literals(kind: Any) -> tuple[str, ...]:
-    """The words of a ``Literal``, alone or in a union."""
-    return tuple(
-        word for part in (kind, *get_args(kind)) if get_origin(part) is Literal for word in get_args(part) if word
-    )
 
 
 def _words(command: str, name: str, metavar: str) -> tuple[str, ...]:

@@ -43,7 +43,8 @@ def main(argv: list[str]) -> int:
             lines.append(f"{flags.task}: the paper gives no size; --hidden N counts any")
         for count in model["counts"]:
             said = f"{count['parameters']:,} parameters" if count["parameters"] else count["why"]
-            lines.append(f"{count['task']}, n={count['hidden']}{_said(count['options'])}: {said}")
+            options = "".join(f", {key}={value}" for key, value in count["options"].items())
+            lines.append(f"{count['task']}, n={count['hidden']}{options}: {said}")
         wrapped = [part for line in lines for part in textwrap.wrap(line, _WIDTH - _INDENT)]
         print(
             textwrap.indent("\n".join(wrapped), " " * _INDENT).replace(" " * _INDENT, f"{model['name']:<{_INDENT}}", 1)
@@ -96,10 +97,6 @@ def _count(model: str, task: str, hidden: int, options: dict[str, Any]) -> dict[
     except ValueError as error:
         return described | {"why": str(error)}
     return described | {"parameters": parameter_count(SequenceModel(layer, outputs))}
-
-
-def _said(options: dict[str, Any]) -> str:
-    return "".join(f", {key}={value}" for key, value in options.items())
 
 
 def _size(text: str | None) -> int | None:

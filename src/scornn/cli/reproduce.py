@@ -107,8 +107,13 @@ def _reproduce(flags: Flags) -> int:
         print(f"{signal.Signals(outcome.signal).name}: the same command goes on where this stopped")
         return 128 + outcome.signal
     if outcome.missing and flags.item != "all":
-        reasons = "; ".join(dict.fromkeys(outcome.missing.values()))
-        raise DataError(f"{len(outcome.missing)} rows of {flags.item} have no result: {reasons}{_advice(flags)}")
+        said = f"{len(outcome.missing)} rows of {flags.item} have no result: "
+        said += "; ".join(dict.fromkeys(outcome.missing.values()))
+        if flags.item == "table-timit" and flags.corpus is None:
+            said += (
+                ". TIMIT is licensed (LDC93S1); with --corpus iban or folder it runs on open speech, labelled as such"
+            )
+        raise DataError(said)
     return 0
 
 
@@ -133,12 +138,6 @@ def _searches(directory: Path) -> dict[str, list["Section"]]:
     from scornn.sweep import search
 
     return {name: search.sections(item, directory) for name, item in ITEMS.items() if item.kind == "search"}
-
-
-def _advice(flags: Flags) -> str:
-    if flags.item == "table-timit" and flags.corpus is None:
-        return ". TIMIT is licensed (LDC93S1); with --corpus iban or folder it runs on open speech, labelled as such"
-    return ""
 
 
 def _record(flags: Flags) -> int:

@@ -3,12 +3,13 @@
 Nothing that a file says is believed before it is checked, and no more is allocated than the file can hold.
 """
 
+import gzip
 import io
 import math
 import struct
 import zlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,6 @@ from scornn.errors import DataError
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _DEFLATE_LIMIT = 1032  # deflate cannot expand by more
-_BLOCK = 1 << 20
 
 
 def read(path: Path, dimensions: int) -> NDArray[np.uint8]:
@@ -35,11 +35,19 @@ def parse(file: BinaryIO, dimensions: int, name: str) -> NDArray[np.uint8]:
     file.seek(0)
     start = file.read(64)
     file.seek(0)
-    if start[:2] == _GZIP_MAGIC:
-        stream: BinaryIO = _Gunzip(file, name)  # type: ignore[assignment]
-        limit = size * _DEFLATE_LIMIT
-    else:
-        stream, limit = file, size
+    if start[:2] != _GZIP_MAGIC:
+        return _array(file, size, start, dimensions, name)
+    try:
+        with gzip.GzipFile(fileobj=file) as unpacked:
+            return _array(cast(BinaryIO, unpacked), size * _DEFLATE_LIMIT, start, dimensions, name)
+    except EOFError as error:
+        raise DataError(f"{name}: truncated gzip: it ends before its end-of-stream mark") from error
+    except (zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{name}: damaged gzip ({error})") from error
+
+
+def _array(stream: BinaryIO, limit: int, start: bytes, dimensions: int, name: str) -> NDArray[np.uint8]:
+    """From a stream of at most so many bytes, whose file starts so."""
     header = stream.read(4 + 4 * dimensions)
     expected_magic = bytes([0, 0, 8, dimensions])
     if header[:4] != expected_magic:
@@ -79,25 +87,3 @@ def _describe(start: bytes, header: bytes) -> str:
     if start[:2] == b"PK":
         return "a zip archive"
     return f"magic {header[:4].hex()}"
-
-
-class _Gunzip:
-    """A gzip stream that yields what was asked for and no more, and names its file when it is damaged."""
-
-    def __init__(self, file: BinaryIO, name: str) -> None:
-        self._file, self._name = file, name
-        self._inflate = zlib.decompressobj(wbits=31)
-
-    def read(self, count: int) -> bytes:
-        pieces = []
-        while count > 0 and not self._inflate.eof:
-            data = self._inflate.unconsumed_tail or self._file.read(_BLOCK)
-            if not data:
-                raise DataError(f"{self._name}: truncated gzip: it ends before its end-of-stream mark")
-            try:
-                piece = self._inflate.decompress(data, count)
-            except zlib.error as error:
-                raise DataError(f"{self._name}: damaged gzip ({error})") from error
-            pieces.append(piece)
-            count -= len(piece)
-        return b"".join(pieces)

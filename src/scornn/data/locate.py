@@ -27,8 +27,3 @@ def folders(data: Path | None, below: tuple[str, ...], elsewhere: tuple[str, ...
     """The folders that exist: of each root those ``below`` it, then itself; then those ``elsewhere``."""
     candidates = [root / name for root in roots(data) for name in (*below, ".")]
     return [path for path in (*candidates, *map(Path, elsewhere)) if path.is_dir()]
-
-
-def offline() -> bool:
-    """Whether downloads are forbidden."""
-    return os.environ.get("SCORNN_OFFLINE", "") not in ("", "0")

@@ -81,16 +81,11 @@ def load(
 
 def of(stored: Stored, device: torch.device | str = "cpu") -> Network:
     """The network that stored weights belong to."""
-    task = describe(stored)
+    name = name_of(stored.config.task)
+    kind = find_task(name).kind
+    task = Task(name, kind.input_size, kind.output_size, kind.read, kind.headline, kind.goal)
     with torch.random.fork_rng(devices=[]):  # building draws weights, which are then replaced
         network = cast(Network, build_model(stored.config, cast(Any, task), Network))
     stored.put_into(network)
     network.task, network.stored = task, stored
     return network.to(device).eval()
-
-
-def describe(stored: Stored) -> Task:
-    """The task of stored weights."""
-    name = name_of(stored.config.task)
-    kind = find_task(name).kind
-    return Task(name, kind.input_size, kind.output_size, kind.read, kind.headline, kind.goal)

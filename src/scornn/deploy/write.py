@@ -76,12 +76,13 @@ def export(
     made, out = made.cpu().eval(), Path(out)
     _check_place(out, to)
     if to == "onnx":
-        _need("onnx", "onnxruntime")
+        missing = [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
+        if missing:
+            raise UsageError(not_installed("an ONNX file", *missing))
     content = _content(made, to, plain)
     error = _compare(made, content, f"{to}-plain" if plain else to)
-    needs = {"safetensors": "scornn", "pt2": "torch" if plain else "torch and `import scornn`", "onnx": "onnxruntime"}[
-        to
-    ]
+    pt2 = "torch" if plain else "torch and `import scornn`"
+    needs = {"safetensors": "scornn", "pt2": pt2, "onnx": "onnxruntime"}[to]
     shown = os.fsencode(out.name).decode(errors="replace")  # a name may be bytes of no encoding, a card may not
     text, beside = card.text(made, shown, needs, error), _card_of(out)
     durable.write_bytes(out, content)
@@ -109,12 +110,6 @@ def _check_place(out: Path, to: Format) -> None:
             raise FileNotFoundError(2, "No such file or directory")
         if not os.access(out.parent, os.W_OK):
             raise PermissionError(13, "Permission denied")
-
-
-def _need(*packages: str) -> None:
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UsageError(not_installed("an ONNX file", *missing))
 
 
 def _content(network: Network, to: Format, plain: bool) -> bytes:
@@ -184,11 +179,7 @@ def _compare(network: Network, content: bytes, kind: str) -> float:
         found = load_file(got)
     if found.keys() != expected.keys() or any(found[name].shape != expected[name].shape for name in expected):
         raise ScornnError(f"the {kind} file gives outputs of other shapes than the network; nothing was written")
-    error = max(_difference(found[name], expected[name]) for name in expected)
+    error = max(float((found[k] - t).abs().max() / t.abs().max().clamp(min=1)) for k, t in expected.items())
     if not error <= TOLERANCE:
         raise ScornnError(f"the {kind} file differs from the network by {error:.2g}, expected at most {TOLERANCE}")
     return error
-
-
-def _difference(found: Tensor, expected: Tensor) -> float:
-    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from scornn.ops.bank import Bank, Order
 from scornn.ops.custom import under_transform
+from scornn.ops.layout import side_by_side
 
 BLOCK = 1 << 21
 """Numbers in K."""
@@ -31,11 +32,11 @@ def last_state(
     size = max(1, min(T, BLOCK // (m * n)))
     first = (T - 1) % size + 1
     K = bank.columns(U, size)
-    h = _rows(steps[:first]) @ (K if first == size else K[-first * m :])
+    h = side_by_side(steps[:first]) @ (K if first == size else K[-first * m :])
     if first < T:
         turn = bank.power(size)
     for begin in range(first, T, size):
-        h = torch.addmm(bank.real(bank.complex(h) * turn), _rows(steps[begin : begin + size]), K)
+        h = torch.addmm(bank.real(bank.complex(h) * turn), side_by_side(steps[begin : begin + size]), K)
     if _may_be_nonzero(h0):
         h = h + bank.real(bank.power(order.lengths if order.packed else T) * bank.complex(h0))
     return h if b is None else h + _sum_of_powers(bank, b, order, size)
@@ -50,11 +51,6 @@ def frames(x: Tensor, bank: Bank, U: Tensor, size: int) -> tuple[Tensor, Bank, T
     steps = x.unflatten(0, (-1, size)).transpose(1, 2).reshape(-1, batch, size * m)
     angle = (bank.angle.double() * size).remainder(2 * torch.pi).to(bank.angle.dtype)
     return steps, Bank(angle, bank.sign**size), bank.columns(U, size).mT.contiguous()
-
-
-def _rows(steps: Tensor) -> Tensor:
-    """``(S, B, m)`` as ``(B, S · m)``."""
-    return steps.transpose(0, 1).flatten(1)
 
 
 def _sum_of_powers(bank: Bank, b: Tensor, order: Order, size: int) -> Tensor:

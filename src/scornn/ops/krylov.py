@@ -12,6 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from scornn.ops.layout import side_by_side
+
 BLOCK = 1 << 22
 """Numbers in K."""
 
@@ -40,9 +42,9 @@ def last_state(x: Tensor, h0: Tensor, W: Tensor, U: Tensor, b: Tensor | None) ->
     for power in (power for k, power in enumerate(powers) if first >> k & 1):
         h = h @ power.mT
     if first:
-        h = h + _rows(x[:first]) @ K[-first * m :]
+        h = h + side_by_side(x[:first]) @ K[-first * m :]
     for begin in range(first, steps, size):
-        h = torch.addmm(h @ powers[-1].mT, _rows(x[begin : begin + size]), K)
+        h = torch.addmm(h @ powers[-1].mT, side_by_side(x[begin : begin + size]), K)
     return h
 
 
@@ -50,7 +52,3 @@ def _block(steps: int, inputs: int, hidden: int) -> int:
     """S, a power of two: no more than the steps, and so that K fits."""
     most = max(1, min(steps, BLOCK // (inputs * hidden)))
     return 1 << (most.bit_length() - 1)
-
-
-def _rows(steps: Tensor) -> Tensor:
-    return steps.transpose(0, 1).flatten(1)

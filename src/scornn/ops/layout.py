@@ -7,7 +7,7 @@ A padded batch ``(T, B, m)`` is a packed one whose batch size never shrinks, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -50,16 +50,9 @@ class Layout:
             return cls([x.shape[1]] * x.shape[0], reverse, packed=False)
         return cls(batch_sizes.tolist(), reverse, packed=True)
 
-    def __iter__(self) -> Iterator[Step]:
-        return iter(self.steps)
-
     def rows(self, x: Tensor) -> Tensor:
         """``(T, B, ·)`` or ``(N, ·)`` as rows ``(N, ·)``."""
         return x if self.packed else x.flatten(0, 1)
-
-    def unrows(self, rows: Tensor) -> Tensor:
-        """What :meth:`rows` was made from."""
-        return rows if self.packed else rows.unflatten(0, (len(self.sizes), self.sizes[0]))
 
     def walk(
         self, added: Tensor, first: States, advance: Callable[[States, Tensor], States], in_place: bool = False
@@ -89,7 +82,9 @@ class Layout:
         else:
             outputs = tuple(torch.cat(steps) for steps in zip(*(every[::-1] if self.reverse else every), strict=True))
         last = self.last_rows(added.device)
-        return tuple(self.unrows(h) for h in outputs), tuple(h.index_select(0, last) for h in outputs)
+        ends = tuple(h.index_select(0, last) for h in outputs)
+        shape = (len(self.sizes), self.sizes[0])
+        return outputs if self.packed else tuple(h.unflatten(0, shape) for h in outputs), ends
 
     def walk_back(
         self,
@@ -133,6 +128,11 @@ class Layout:
             here[: step.carried] = output[step.before : step.before + step.carried]
             here[step.carried :] = h0[step.carried : step.size]
         return previous
+
+
+def side_by_side(steps: Tensor) -> Tensor:
+    """``(S, B, m)`` as ``(B, S · m)``."""
+    return steps.transpose(0, 1).flatten(1)
 
 
 def complex_pairs(v: Tensor) -> Tensor:

@@ -69,11 +69,7 @@ Run = Callable[..., tuple[Tensor, ...]]
 """A differentiable operator."""
 
 
-def _everywhere(x: Tensor) -> str | None:
-    return None
-
-
-def _always() -> str | None:
+def _nothing(*_: Tensor) -> str | None:
     return None
 
 
@@ -92,8 +88,8 @@ class Rung(NamedTuple):
 
     name: str
     run: Run
-    unavailable: Callable[[], str | None] = _always
-    refuses: Callable[[Tensor], str | None] = _everywhere
+    unavailable: Callable[[], str | None] = _nothing
+    refuses: Callable[[Tensor], str | None] = _nothing
     opaque: bool = True
     read: Run | None = None
 

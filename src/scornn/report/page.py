@@ -226,17 +226,13 @@ def _cell_class(value: Value, column: str, table: Table) -> str:
     return f"{words} {kind}".strip()
 
 
-def _data_uri(data: bytes) -> str:
-    return "data:audio/wav;base64," + base64.b64encode(data).decode()
-
-
 @cache
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"cell": _cell, "swatch": _swatch, "data_uri": _data_uri, "markup": Markup}
-    environment.filters["unbroken"] = unbroken
+    environment.filters |= {"cell": _cell, "swatch": _swatch, "markup": Markup, "unbroken": unbroken}
+    environment.filters["data_uri"] = lambda data: "data:audio/wav;base64," + base64.b64encode(data).decode()
     environment.globals |= {"zip": zip, "cell_class": _cell_class}
     return environment.from_string(_read("page.html"))
 

@@ -104,7 +104,8 @@ def _card(setting: Setting) -> Card:
     if steps:
         span = number(steps[0]) if len(set(steps)) == 1 else f"{number(min(steps))} to {number(max(steps))}"
         unfinished = "" if all(r.finished for r in setting.runs) else ", not finished"
-        lines.append(f"{span} steps, {duration(_mean_of(setting.runs, 'seconds'))}{unfinished}")
+        seconds = [s for s in (r.last("seconds") for r in setting.runs) if s is not None]
+        lines.append(f"{span} steps, {duration(statistics.fmean(seconds) if seconds else None)}{unfinished}")
     value = number(statistics.fmean(values)) if values else MISSING
     name = f"{run.evaluation} {words(run.headline, run.task)}"
     return Card(setting.label, value, name, lines, setting.line)
@@ -243,8 +244,3 @@ def _settings_table(problem: Problem) -> list[Section]:
 def _run_label(setting: Setting, run: Run) -> str:
     seed = flatten(run.config).get("seed")
     return f"{setting.label}, seed {seed}" if seed is not None else setting.label
-
-
-def _mean_of(runs: Sequence[Run], key: str) -> float | None:
-    values = [v for v in (run.last(key) for run in runs) if v is not None]
-    return statistics.fmean(values) if values else None

@@ -147,7 +147,12 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
         if not path.is_dir():
             what = "a file" if path.exists() else "nothing"
             raise DataError(f"{path}: expected a run directory or a directory of runs, found {what}")
-        below = list(_runs_below(path))
+        below = []
+        for directory, children, files in os.walk(path):
+            if any(name in files for name in _FILES):
+                children.clear()
+                below.append(Path(directory))
+            children.sort()
         if not below:
             raise DataError(
                 f"{path}: no run here: expected {', '.join(_FILES)} in it or in a directory below; "
@@ -156,14 +161,6 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
         for run in below:
             found.setdefault(run.resolve(), run)
     return list(found.values())
-
-
-def _runs_below(path: Path) -> Iterable[Path]:
-    for directory, children, files in os.walk(path):
-        if any(name in files for name in _FILES):
-            children.clear()
-            yield Path(directory)
-        children.sort()
 
 
 def read(path: str | os.PathLike[str]) -> Run:

@@ -117,7 +117,8 @@ class Speech(Task):
         )
 
     def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
-        lengths = _lengths(batch)
+        if (lengths := batch.lengths) is None:
+            raise ValueError("a batch of speech needs lengths")
         steps = torch.arange(outputs.shape[0], device=outputs.device)
         valid = (steps[:, None] < lengths.to(outputs.device)).unsqueeze(-1)
         error = torch.where(valid, outputs - batch.targets, 0)
@@ -134,9 +135,3 @@ class Speech(Task):
 
     def fingerprint(self) -> dict[str, str]:
         return dict(self.features.fingerprint)
-
-
-def _lengths(batch: Batch) -> Tensor:
-    if batch.lengths is None:
-        raise ValueError("a batch of speech needs lengths")
-    return batch.lengths

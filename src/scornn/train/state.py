@@ -47,8 +47,9 @@ def restore(
     states = {key.removeprefix(_OPTIMIZER): t for key, t in training.items() if key.startswith(_OPTIMIZER)}
     for full, value in {**states, **plain["optimizer"]}.items():
         group, name, key = full.split("/")
-        parameter = parameters.get(name)
-        if parameter is None or id(parameter) not in _owned(engine, group):
+        parameter, optimizer = parameters.get(name), engine.optimizers.get(group)
+        owned = [id(p) for g in optimizer.param_groups for p in g["params"]] if optimizer else []
+        if parameter is None or id(parameter) not in owned:
             raise CheckpointError(f"the checkpoint has optimizer state {full}, but {group} has no such parameter")
         if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
             raise CheckpointError(
@@ -118,8 +119,3 @@ def _python_generators() -> dict[str, Any]:
         "python": [version, list(words), gauss],
         "numpy": [kind, [int(key) for key in keys], int(position), int(has_gauss), float(cached)],
     }
-
-
-def _owned(engine: Engine, group: str) -> set[int]:
-    optimizer = engine.optimizers.get(group)
-    return {id(p) for g in optimizer.param_groups for p in g["params"]} if optimizer else set()

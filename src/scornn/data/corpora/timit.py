@@ -52,7 +52,10 @@ def load(data: Path | None, allow_partial: bool) -> Corpus:
     if root is None:
         looked = listed(locate.folders(data, _BELOW) or locate.roots(data))
         raise DataError(f"TIMIT is missing: no TIMIT utterance below {looked}. {_GET}; pass --data or set SCORNN_DATA")
-    found = _utterances(root)
+    once: dict[str, Utterance] = {}
+    for utterance in _matches(root):
+        once.setdefault(utterance.id, utterance)
+    found = [once[identity] for identity in sorted(once)]
     split = [replace(utterance, split=_split(utterance)) for utterance in found]
     kept = [utterance for utterance in split if utterance.split]
     missing = _missing(kept, _expected_in_training(root))
@@ -87,14 +90,6 @@ def _matches(root: Path) -> Iterator[Utterance]:
         above = [part.lower() for part in path.relative_to(root).parts[:-2]]
         part = next((part for part in reversed(above) if part in ("train", "test")), "")
         yield Utterance(f"{speaker['speaker']}_{sentence['sentence']}", speaker["speaker"], part, path)
-
-
-def _utterances(root: Path) -> list[Utterance]:
-    """Each sentence once, in the order of the ids."""
-    found: dict[str, Utterance] = {}
-    for utterance in _matches(root):
-        found.setdefault(utterance.id, utterance)
-    return [found[identity] for identity in sorted(found)]
 
 
 def _split(utterance: Utterance) -> str:
