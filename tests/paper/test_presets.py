@@ -132,7 +132,7 @@ def test_settings_beyond_the_paper_say_what_differs_and_are_never_a_default() ->
     assert set(beyond) == {
         *(f"adding-{T}-scornn-170-start" for T in (200, 400, 750)),
         *(f"{task}-scornn-170-{kind}" for task in ("mnist", "pmnist") for kind in ("recipe", "mlp")),
-        *(f"pmnist-linear-memory-{kind}" for kind in ("512-mlp", "784-deep", "784-short")),
+        *(f"pmnist-linear-memory-{kind}" for kind in ("512-mlp", "784-deep", "784-short", "784-wide")),
         *(f"{task}-memory-blocks-192-strided" for task in ("mnist", "pmnist")),
     }
     for name, preset in beyond.items():
