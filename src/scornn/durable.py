@@ -15,12 +15,11 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from scornn.errors import StorageError
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.tmp")
-_BLOCK = 1 << 20
 _ADVICE = {
     errno.ENOSPC: "free some space or choose another directory",
     errno.EDQUOT: "free some of your quota or choose another directory",
@@ -102,35 +101,8 @@ def sha256_file(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class _Digesting:
-    """A binary file to write to, which keeps the size and the sha256 of what it was given."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._digest = hashlib.sha256()
-        self.size = 0
-
-    def write(self, data: bytes | memoryview) -> int:
-        view = memoryview(data).cast("B")
-        for start in range(0, len(view), _BLOCK):
-            block = view[start : start + _BLOCK]
-            self._digest.update(block)
-            self._file.write(block)
-        self.size += len(view)
-        return len(view)
-
-    def sha256(self) -> str:
-        return self._digest.hexdigest()
-
-
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[_Digesting]:
-    """Open a temporary of ``path`` to write to in pieces; it becomes ``path`` when the block ends well.
-
-    If the block raises, the temporary is removed and ``path`` is as it was. ``file.sha256()`` and
-    ``file.size`` tell what was written, so that a download can be judged before it gets its name:
-    raise to refuse it.
-    """
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a whole file, durably, in place of whatever has that name; on an error that is as it was."""
     path = Path(path)
     with storage_errors(path):
         if path.is_dir():  # "." and "/" have no name to make another of
@@ -140,15 +112,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[_Digesting]:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | own, 0o666)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                writer = _Digesting(file)
-                yield writer
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            found = (temporary.stat().st_size, sha256_file(temporary))
-            if found != (writer.size, writer.sha256()):
+            wrote, found = hashlib.sha256(data).hexdigest(), sha256_file(temporary)
+            if found != wrote:
                 raise StorageError(
-                    f"cannot write {path}: wrote {writer.size} bytes with sha256 {writer.sha256()}, "
-                    f"read back {found[0]} with {found[1]}; the disk may be failing"
+                    f"cannot write {path}: wrote {len(data)} bytes with sha256 {wrote}, "
+                    f"read back {temporary.stat().st_size} with {found}; the disk may be failing"
                 )
             os.replace(temporary, path)
         except BaseException:
@@ -156,12 +127,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[_Digesting]:
                 os.unlink(temporary)
             raise
         fsync_directory(path.parent)
-
-
-def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
-    """Write a whole file, durably, in place of whatever has that name."""
-    with replacing(path) as file:
-        file.write(data)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

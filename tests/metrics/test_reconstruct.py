@@ -58,9 +58,9 @@ def test_true_magnitudes_give_the_signal_back() -> None:
 
 def test_predictions_are_each_utterance_once(task: Speech) -> None:
     found = list(predictions(Answers(lambda inputs: inputs + 1), task))
-    assert sorted(p.index for p in found) == sorted(task._members["test"].tolist())
-    for p in found:
-        assert np.array_equal(p.frames, task.features.of(p.index)[:-1] + 1)
+    assert sorted(index for index, _ in found) == sorted(task._members["test"].tolist())
+    for index, frames in found:
+        assert np.array_equal(frames, task.features.of(index)[:-1] + 1)
 
 
 def test_a_refused_score_is_counted_and_named(task: Speech, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 import scornn.ops
 from scornn.nn import build
-from scornn.ops import library, native, structured
+from scornn.ops import library, native
 from scornn.ops.rung import _warn_once
 
 KERNEL = library.load()
@@ -280,7 +280,7 @@ def tensors(value: object) -> Iterator[Tensor]:
     elif isinstance(value, (tuple, list, dict)):
         for part in value.values() if isinstance(value, dict) else value:
             yield from tensors(part)
-    elif isinstance(value, (native.Call, structured._Map)):
+    elif isinstance(value, native.Call):
         yield from tensors(vars(value))
 
 

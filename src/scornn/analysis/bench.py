@@ -11,7 +11,7 @@ import ctypes
 import gc
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -99,8 +99,8 @@ def lstm_size(n: int, m: int) -> int:
     return max(1, round((math.sqrt((m + 1) ** 2 + parameters) - (m + 1)) / 2))
 
 
-def shortest(steps: dict[str, Step], rounds: int) -> Iterator[dict[str, float]]:
-    """After each round the shortest seconds of every step so far; the steps take turns, after one to warm up."""
+def shortest(steps: dict[str, Step], rounds: int, progress: Callable[[], None] = lambda: None) -> dict[str, float]:
+    """The shortest seconds of every step; they take turns, after one round to warm up."""
     best = dict.fromkeys(steps, math.inf)
     for number in range(rounds + 1):
         for name, step in steps.items():
@@ -108,12 +108,8 @@ def shortest(steps: dict[str, Step], rounds: int) -> Iterator[dict[str, float]]:
             step()
             if number:
                 best[name] = min(best[name], time.perf_counter() - begun)
-        yield best
-
-
-def last(results: Iterator[dict[str, float]]) -> dict[str, float]:
-    *_, final = results
-    return final
+        progress()
+    return best
 
 
 def peak_flops(threads: int) -> float | None:
@@ -154,9 +150,7 @@ def peak_memory(step: Step) -> int | None:
 def measure_shape(shape: Shape, rounds: int, progress: Callable[[], None]) -> dict[str, Any]:
     """Milliseconds, GFLOP/s, memory and ratios of every contender on one shape."""
     steps = contenders(shape)
-    best: dict[str, float] = {}
-    for best in shortest(steps, max(rounds, LEAST_ROUNDS)):  # noqa: B007
-        progress()
+    best = shortest(steps, max(rounds, LEAST_ROUNDS), progress)
     ours = next(iter(steps))
     result: dict[str, Any] = {"shape": shape.name, "n": shape.n, "B": shape.B, "T": shape.T, "m": shape.m}
     result |= {"use": shape.use, "contender": ours, "lstm_n": lstm_size(shape.n, shape.m)}
@@ -165,7 +159,7 @@ def measure_shape(shape: Shape, rounds: int, progress: Callable[[], None]) -> di
     result["times_faster_than"] = {name: best[name] / best[ours] for name in best if name != ours}
     result["peak_memory"] = {name: peak_memory(step) for name, step in steps.items()}
     result["state_bytes"] = shape.state_bytes
-    cayley = last(shortest({"cayley": cayley_step(shape.n, shape.use != "inference")}, 5))["cayley"]
+    cayley = shortest({"cayley": cayley_step(shape.n, shape.use != "inference")}, 5)["cayley"]
     result["cayley_milliseconds"] = 1e3 * cayley
     result["cayley_share"] = cayley / (cayley + best[ours])
     return result
@@ -198,10 +192,10 @@ def measure_growth(rounds: int, progress: Callable[[], None]) -> dict[str, Any]:
     growth = []
     for name, (small, large) in GROWTH.items():
         pair = {key: next(iter(contenders(s).values())) for key, s in (("small", small), ("large", large))}
-        best = last(shortest(pair, max(rounds, LEAST_ROUNDS)))
+        best = shortest(pair, max(rounds, LEAST_ROUNDS))
         growth.append({"change": name, "cost": best["large"] / best["small"]})
         progress()
     step = next(iter(contenders(LONG).values()))
-    seconds = last(shortest({"long": step}, LEAST_ROUNDS))["long"]
+    seconds = shortest({"long": step}, LEAST_ROUNDS)["long"]
     progress()
     return {"growth": growth, "long": {"T": LONG.T, "n": LONG.n, "seconds": seconds}}

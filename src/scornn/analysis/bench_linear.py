@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from scornn.analysis.bench import LEAST_ROUNDS, Step, last, peak_memory, shortest
+from scornn.analysis.bench import LEAST_ROUNDS, Step, peak_memory, shortest
 from scornn.nn import LinearMemory, RecurrentLayer, ScoRNN
 
 N, B, T = 256, 128, 784
@@ -44,7 +44,7 @@ def measure(rounds: int, progress: Callable[[str], None]) -> dict[str, Any]:
             progress(what)
             every = what == "every state"
             pair = {"loop": step(loop, T, every, train), "memory": step(memory, T, every, train)}
-            best = {name: 1e3 * seconds for name, seconds in last(shortest(pair, rounds)).items()}
+            best = {name: 1e3 * seconds for name, seconds in shortest(pair, rounds).items()}
             row = {"what": what, "train": train, "milliseconds": best, "goal": goal}
             rows.append(row | {"times_faster": best["loop"] / best["memory"]})
     growth = []
@@ -52,7 +52,7 @@ def measure(rounds: int, progress: Callable[[str], None]) -> dict[str, Any]:
         progress(f"{what}, ten times the steps")
         every = what == "every state"
         pair = {"short": step(memory, T // 10, every, True), "long": step(memory, T // 10 * 10, every, True)}
-        best = last(shortest(pair, rounds))
+        best = shortest(pair, rounds)
         growth.append({"what": what, "cost": best["long"] / best["short"], "limit": GROWTH})
     held = peak_memory(step(memory, T, every=False, train=True))
     return {"n": N, "B": B, "T": T, "linear": rows, "growth": growth, "memory": held, "state_bytes": 4 * T * B * N}

@@ -6,7 +6,6 @@ an error and not gigabytes. Everything refused is a :class:`~scornn.errors.DataE
 
 import io
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -34,14 +33,6 @@ _OTHERS = {
 _CONVERT = "convert it to 16-bit mono wav, for example with `sox`"
 
 
-@dataclass(frozen=True)
-class Header:
-    """What a checked header says: samples a second, samples in all."""
-
-    rate: int
-    samples: int
-
-
 def read(path: Path, expected_rate: int | None = None) -> tuple[NDArray[np.float64], int]:
     """The samples of a mono file, full scale 1, and their rate.
 
@@ -61,19 +52,18 @@ def read(path: Path, expected_rate: int | None = None) -> tuple[NDArray[np.float
 
 def decode(content: bytes, name: str, expected_rate: int | None = None) -> tuple[NDArray[np.float64], int]:
     """As :func:`read`, of a file's content; ``name`` is what errors call it."""
-    header = check(content, name)
-    if expected_rate is not None and header.rate != expected_rate:
-        raise DataError(f"{name}: found {header.rate} samples a second, expected {expected_rate}")
-    if header.rate not in _RATES:
-        raise DataError(f"{name}: found {header.rate} samples a second, expected {_RATES[0]} to {_RATES[-1]}")
+    announced, count = check(content, name)
+    if expected_rate is not None and announced != expected_rate:
+        raise DataError(f"{name}: found {announced} samples a second, expected {expected_rate}")
+    if announced not in _RATES:
+        raise DataError(f"{name}: found {announced} samples a second, expected {_RATES[0]} to {_RATES[-1]}")
     try:
         samples, rate = soundfile.read(io.BytesIO(content), dtype="float64", always_2d=False)
     except (soundfile.LibsndfileError, RuntimeError, ValueError) as error:
         raise DataError(f"{name}: cannot be decoded ({error}); {_CONVERT}") from error
-    if (len(samples), rate) != (header.samples, header.rate):
+    if (len(samples), rate) != (count, announced):
         raise DataError(
-            f"{name}: decoded {len(samples)} samples at {rate} Hz where the header announces {header.samples} "
-            f"at {header.rate} Hz"
+            f"{name}: decoded {len(samples)} samples at {rate} Hz where the header announces {count} at {announced} Hz"
         )
     if not np.isfinite(samples).all():
         raise DataError(f"{name}: found samples that are not finite")
@@ -82,8 +72,8 @@ def decode(content: bytes, name: str, expected_rate: int | None = None) -> tuple
     return samples, rate
 
 
-def check(content: bytes, name: str) -> Header:
-    """Read and check the header: format, coding, channels, and that the file is as long as it says."""
+def check(content: bytes, name: str) -> tuple[int, int]:
+    """Samples a second and samples in all, by a header that is checked: format, coding, channels, and length."""
     if not content:
         raise DataError(f"{name}: an empty file, expected SPHERE or RIFF audio")
     if content.startswith(b"NIST_1A"):
@@ -94,7 +84,7 @@ def check(content: bytes, name: str) -> Header:
     raise DataError(f"{name}: found {found} (it starts with {content[:8]!r}), expected SPHERE or RIFF audio")
 
 
-def _sphere(content: bytes, name: str) -> Header:
+def _sphere(content: bytes, name: str) -> tuple[int, int]:
     size_line = content[8:16].strip()
     size = int(size_line) if size_line.isdigit() else 0
     if size not in _SPHERE_HEADERS or size > len(content):
@@ -131,7 +121,7 @@ def _count(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None
 
 
-def _riff(content: bytes, name: str) -> Header:
+def _riff(content: bytes, name: str) -> tuple[int, int]:
     form: tuple[int, int, int, int] | None = None
     position = 12
     while position + 8 <= len(content):
@@ -154,7 +144,9 @@ def _riff(content: bytes, name: str) -> Header:
     raise DataError(f"{name}: truncated: a RIFF file of {len(content)} bytes without sound data")
 
 
-def _verified(name: str, rate: int, channels: int, announced: int, held: int, width: int, *, exact: bool) -> Header:
+def _verified(
+    name: str, rate: int, channels: int, announced: int, held: int, width: int, *, exact: bool
+) -> tuple[int, int]:
     """``announced`` bytes of one channel's data against the bytes that the file ``held``."""
     if channels != 1:
         raise DataError(f"{name}: found {channels} channels, expected one; {_CONVERT}")
@@ -166,4 +158,4 @@ def _verified(name: str, rate: int, channels: int, announced: int, held: int, wi
         )
     if exact and announced < held:
         raise DataError(f"{name}: its header lies: it announces {announced} bytes of sound and {held} follow")
-    return Header(rate, announced // width)
+    return rate, announced // width

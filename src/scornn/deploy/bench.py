@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from scornn.analysis.bench import Step, last, shortest
+from scornn.analysis.bench import Step, shortest
 from scornn.deploy.frozen import Frozen
 from scornn.nn import SequenceModel, build
 
@@ -26,7 +26,7 @@ def measure(rounds: int) -> list[dict[str, Any]]:
         for shape, (T, B) in SHAPES.items():
             turns = rounds * (100 if T == 1 else 1)
             with torch.no_grad():
-                best = last(shortest(_ways(model, n, T, B), turns))
+                best = shortest(_ways(model, n, T, B), turns)
             milliseconds = {way: 1e3 * seconds for way, seconds in best.items()}
             rows.append({"model": model, "n": n, "shape": shape, "T": T, "B": B, "milliseconds": milliseconds})
     return rows

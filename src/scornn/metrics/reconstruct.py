@@ -13,7 +13,6 @@ import io
 import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +38,8 @@ CONVENTIONS = {
 _SHOWN = 6
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """Of one test utterance its index in the task's features, and (L - 1, 129) predicted frames, from the second on."""
-
-    index: int
-    frames: NDArray[np.float32]
-
-
-def predictions(model: nn.Module, task: Speech) -> Iterator[Prediction]:
-    """What a model predicts for every test utterance."""
+def predictions(model: nn.Module, task: Speech) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Of every test utterance its index in the features, and (L - 1, 129) predicted frames, from the second on."""
     parameter = next(model.parameters())
     training = model.training
     model.eval()
@@ -60,7 +51,7 @@ def predictions(model: nn.Module, task: Speech) -> Iterator[Prediction]:
             frames = outputs.float().cpu().numpy()
             lengths = [] if batch.lengths is None else batch.lengths.tolist()
             for column, (index, length) in enumerate(zip(task.members("test", 0, step), lengths, strict=True)):
-                yield Prediction(int(index), frames[:length, column])
+                yield int(index), frames[:length, column]
     finally:
         model.train(training)
 
@@ -93,12 +84,12 @@ def evaluate_audio(
     shown_ids = set(sorted(task.features.utterances[int(i)].id for i in members)[:shown])
     title = f"rebuilding {task.size('test')} utterances"
     with bar(title, task.size("test")) if progress else nullcontext(lambda count: None) as advance:
-        for prediction in predictions(model, task):
-            utterance = task.features.utterances[prediction.index]
+        for index, guessed in predictions(model, task):
+            utterance = task.features.utterances[index]
             true = features.waveform(utterance.path, task.rate)
-            predicted = rebuild(prediction.frames, true)
-            frames = task.features.of(prediction.index)
-            scores = {"mse": float(np.square(prediction.frames - frames[1:], dtype=np.float64).mean())}
+            predicted = rebuild(guessed, true)
+            frames = task.features.of(index)
+            scores = {"mse": float(np.square(guessed - frames[1:], dtype=np.float64).mean())}
             if not math.isfinite(scores["mse"]):
                 refused["mse"][utterance.id] = f"the error is {scores.pop('mse')}"
             for name in SCORES.keys() - unavailable.keys():
@@ -112,7 +103,7 @@ def evaluate_audio(
             for kind, signal in (("true", true), ("predicted", predicted)):
                 durable.write_bytes(out_dir / f"{utterance.id}.{kind}.wav", _wav(signal))
             if utterance.id in shown_ids:
-                both = np.concatenate([frames[:1], prediction.frames])
+                both = np.concatenate([frames[:1], guessed])
                 durable.write_bytes(out_dir / f"{utterance.id}.npz", _npz(true=frames, predicted=both))
             advance(1)
     scored = {name: [f[name] for f in files.values() if name in f] for name in ("mse", *SCORES)}

@@ -14,23 +14,17 @@ from scornn.ops.custom import register
 from scornn.ops.rung import Operands, Rung, empty_states, no_second_derivative
 
 
-class _Map:
-    """The factors of W as the kernel takes them: cosines and sines side by side."""
-
-    def __init__(self, name: str, factors: list[Tensor], units: int) -> None:
-        kind, *settings = name.split("/")
-        if kind == "fourier":
-            theta, v, index = factors
-            made = [_turns(theta), native.dense(v)]
-            layers = 0
-            index = index.contiguous()
-        else:
-            places = rotations.layers(units, settings[1], int(settings[2]))
-            made, layers = [_turns(angle) for angle in factors], len(places)
-            index = torch.tensor(places, dtype=torch.int64)
-        addresses = [*(t.data_ptr() for t in made), None, None][:3]
-        self.keep = (made, index)
-        self.struct = library.MapStruct(library.MAP[kind], layers, index.data_ptr(), (ctypes.c_void_p * 3)(*addresses))
+def _map(name: str, factors: list[Tensor], units: int) -> tuple[library.MapStruct, object]:
+    """The factors of W as the kernel takes them, cosines and sines side by side, and what must live as long."""
+    kind, *settings = name.split("/")
+    if kind == "fourier":
+        theta, v, index = factors
+        made, layers, index = [_turns(theta), native.dense(v)], 0, index.contiguous()
+    else:
+        places = rotations.layers(units, settings[1], int(settings[2]))
+        made, layers, index = [_turns(angle) for angle in factors], len(places), torch.tensor(places, dtype=torch.int64)
+    addresses = (ctypes.c_void_p * 3)(*(t.data_ptr() for t in made))
+    return library.MapStruct(library.MAP[kind], layers, index.data_ptr(), addresses), (made, index)
 
 
 def present(factors: list[Tensor | None]) -> list[Tensor]:
@@ -46,8 +40,8 @@ def _call(arguments: Any, output: Tensor, h_n: Tensor | None) -> native.Call:
     x, h0, *factors, U, b, name, activation, batch_sizes, reverse = arguments
     units = h0.shape[-1] // (2 if activation == "complex_modrelu" else 1)
     operands = Operands(x, h0, U, U, b, activation, batch_sizes, reverse)  # in the place of W the kernel reads the map
-    map = _Map(name, present(factors), units)
-    return native.Call(operands, output, h_n, map=map.struct, keep=map)
+    map, keep = _map(name, present(factors), units)
+    return native.Call(operands, output, h_n, map=map, keep=keep)
 
 
 def _forward(*arguments: Any) -> tuple[Tensor, ...]:
