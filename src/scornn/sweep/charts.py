@@ -105,8 +105,11 @@ def heat_map(points: Sequence[Entry], x: Scale, y: Scale, metric: str, goal: str
         return figure
 
 
-def learning(best: Sequence[Points], early: Sequence[Points], title: str, metric: str) -> Figure:
-    """Curves of the best trials in the palette's order, and thin grey ones of those that ended early."""
+def learning(best: Sequence[Points], early: Sequence[Points], title: str, metric: str, *, grows: bool) -> Figure:
+    """Curves of the best trials in the palette's order, and thin grey ones of those that ended early.
+
+    What should grow, such as an accuracy, has no decades below it worth a look.
+    """
     with style():
         figure, axes = _figure()
         for points in early:
@@ -117,7 +120,7 @@ def learning(best: Sequence[Points], early: Sequence[Points], title: str, metric
             look = {"color": LIGHT[k % len(LIGHT)], "linestyle": trial_line(k).dash, "linewidth": 1.8}
             axes.plot(*zip(*points, strict=True), marker=marker, markersize=4, **look)
         values = [value for points in (*best, *early) for _, value in points]
-        if values and min(values) > 0 and max(values) / min(values) > 30:
+        if values and not grows and min(values) > 0 and max(values) / min(values) > 30:
             axes.set_yscale("log")
             label_decades(axes.yaxis)
         axes.set(title=title, xlabel="training step", ylabel=metric)

@@ -177,7 +177,14 @@ def _curves(record: Record) -> list[Section]:
                 if points
             ]
             alt = f"{title} by training step; {', '.join(ends) or 'no finished trial'}"
-            drawn.append(Figure(svg(charts.learning(curves, thin, title, of), alt=alt)))
+            drawn.append(
+                Figure(
+                    svg(
+                        charts.learning(curves, thin, title, of, grows=name == "metric" and objective.goal == "max"),
+                        alt=alt,
+                    )
+                )
+            )
     if not drawn:
         return []
     places = [(k, t) for k, t in enumerate(shown) if t.loss or t.metric]
