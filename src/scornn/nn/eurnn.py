@@ -29,7 +29,7 @@ def check_rotations(n: int, style: str, capacity: int) -> None:
 @model(
     "eurnn",
     label="EURNN",
-    colour=4,
+    colour=6,
     marker="v",
     summary="unitary by layers of rotations, tunable capacity",
     equation="W = diag(e^{iω}) R_L ⋯ R₁",

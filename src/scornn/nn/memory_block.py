@@ -134,7 +134,7 @@ class MemoryBlock(nn.Module):
 @model(
     "memory-blocks",
     label="memory blocks",
-    colour=6,
+    colour=4,
     marker="P",
     summary="linear memories with gated networks between them",
     equation="h' = Rh + U norm(x), y = x + W₂(gelu(a)⊙σ(g)), (a, g) = W₁ norm(h') + Wₓ norm(x)",
