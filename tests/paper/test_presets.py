@@ -130,7 +130,7 @@ def test_settings_of_a_file_that_is_like_another() -> None:
 def test_settings_beyond_the_paper_say_what_differs_and_are_never_a_default() -> None:
     beyond = {name: preset for name, preset in presets().items() if preset.beyond}
     assert set(beyond) == {
-        *(f"adding-{T}-scornn-170-start" for T in (200, 400, 750)),
+        *(f"adding-{T}-{kind}" for T in (200, 400, 750) for kind in ("scornn-170-start", "memory-blocks-65-closed")),
         *(f"{task}-scornn-170-{kind}" for task in ("mnist", "pmnist") for kind in ("recipe", "mlp")),
         *(f"pmnist-linear-memory-{kind}" for kind in ("512-mlp", "784-deep", "784-short", "784-wide")),
         *(f"{task}-memory-blocks-192-strided" for task in ("mnist", "pmnist")),
@@ -139,8 +139,8 @@ def test_settings_beyond_the_paper_say_what_differs_and_are_never_a_default() ->
         assert not preset.default
         if "memory" in name:  # another network, beside a row of the paper's
             assert preset.beyond.startswith(("another network", "the same network"))
-            value = 0.985 if name.startswith("mnist") else 0.966
-            assert (preset.published[0].value, preset.published[0].text) == (value, "scoRNN n=512")
+            value, beside = {"mnist": (0.985, 512), "pmnist": (0.966, 512), "adding": (None, 170)}[name.split("-")[0]]
+            assert (preset.published[0].value, preset.published[0].text) == (value, f"scoRNN n={beside}")
             assert "rho" not in preset.config["model"].get("options", {})
             continue
         base = presets()[name.rpartition("-")[0]]
