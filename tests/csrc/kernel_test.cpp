@@ -274,7 +274,7 @@ template <class T> void check_gated(const Case &c, int isa) {
     expect(scornn_forward(&s, 0, B) == SCORNN_INVALID, "a head", "gated");
 }
 
-// Maps in place of W; ops/test_structured.py compares the numbers themselves.
+// Maps in place of W; ops/test_product.py compares the numbers themselves.
 template <class T> void check_map(const Case &c, int kind, int isa) {
     const std::vector<i64> sizes = Problem<T>::batch_sizes(c);
     const bool complex = c.activation == SCORNN_COMPLEX_MODRELU;

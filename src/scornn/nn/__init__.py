@@ -11,8 +11,7 @@ from scornn.nn.cell import Cell
 from scornn.nn.scornn import ScoRNN, ScoRNNCell
 from scornn.nn.rnn import IRNN, RNN
 from scornn.nn.gates import GRU, LSTM
-from scornn.nn.urnn import URNN
-from scornn.nn.full_urnn import FullURNN
+from scornn.nn.urnn import URNN, FullURNN
 from scornn.nn.eurnn import EURNN
 from scornn.nn.ornn import ORNN
 from scornn.nn.goru import GORU

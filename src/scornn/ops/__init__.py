@@ -4,7 +4,7 @@
 (the C++ kernel of ``csrc/``). They stand in one table, :data:`scornn.ops.sequence.RUNGS`.
 """
 
-from scornn.ops import bank_scan, exponential, gated, product, structured  # noqa: F401, enters their operators
+from scornn.ops import bank_scan, exponential, gated, product  # noqa: F401, enters their operators
 from scornn.ops.sequence import BACKENDS, backends, chosen, readout, recurrence
 
 __all__ = ["BACKENDS", "backends", "chosen", "readout", "recurrence"]

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from scornn.nn.eurnn import EURNN
 from scornn.nn.urnn import URNN
-from scornn.ops import backends, native, product, rotations, structured
+from scornn.ops import backends, native, product, rotations
 
 F64 = torch.float64
 SIZES = (1, 2, 3, 4, 8, 9, 16, 17, 32, 33, 64, 158, 170, 378)  # 158 = 2 · 79, 170 = 2 · 5 · 17, 378 = 2 · 3³ · 7
@@ -62,7 +62,7 @@ def problem(name: str, T: int, B: int, n: int, m: int, packed: bool = False, bia
         ("rotations/real/fft/0", 6 * 3 * 4),
     ],
 )
-@pytest.mark.parametrize("operator", [structured.kernel, product.manual], ids=["native", "manual"])
+@pytest.mark.parametrize("operator", [product.kernel, product.manual], ids=["native", "manual"])
 def test_flops_count_the_factors_of_W(operator: Any, name: str, of_map: int) -> None:
     tensors, factors, batch_sizes = problem(name, 5, 2, 8, 3)
     x, h0, U, b = (t.requires_grad_() for t in tensors)
@@ -96,7 +96,7 @@ def results(
 
 def assert_like_naive(name: str, *arguments: Any, dtype: torch.dtype = F64, **options: Any) -> None:
     expected = results(product.naive, name, *arguments, **options)
-    ours = results(structured.kernel, name, *arguments, dtype=dtype, **options)
+    ours = results(product.kernel, name, *arguments, dtype=dtype, **options)
     rounding = 1e-11 if dtype == F64 else 1e-3
     for k, (want, got) in enumerate(zip(expected, ours, strict=True)):
         scale = 1 + float(want.detach().abs().max())
@@ -133,7 +133,7 @@ def test_states_whose_squares_do_not_fit(scale: float) -> None:
     (x, h0, U, b), factors, _ = problem("fourier", 2, 3, 8, 2)
     tensors = [scale * x, scale * h0, U, b.abs()]
     want = results(product.naive, "fourier", tensors, factors, None, False)
-    got = results(structured.kernel, "fourier", tensors, factors, None, False, dtype=torch.float32)
+    got = results(product.kernel, "fourier", tensors, factors, None, False, dtype=torch.float32)
     for k in (0, 1, 3):  # states, and the gradient of h0
         error = float((got[k].double() - want[k]).detach().abs().max())
         assert error <= 1e-4 * float(want[k].detach().abs().max())
@@ -141,7 +141,7 @@ def test_states_whose_squares_do_not_fit(scale: float) -> None:
 
 def test_a_state_that_underflows_has_no_gradient() -> None:
     (x, h0, U, b), factors, _ = problem("fourier", 1, 3, 8, 2)
-    for operator in (product.naive, product.manual, structured.kernel):
+    for operator in (product.naive, product.manual, product.kernel):
         tensors = [1e-30 * x, 1e-30 * h0, U, 0 * b]
         output, _, dx, dh0, *_ = results(operator, "fourier", tensors, factors, None, False, dtype=torch.float32)
         assert not output.any()
@@ -152,9 +152,9 @@ def test_a_state_that_underflows_has_no_gradient() -> None:
 @pytest.mark.parametrize("name", NAMES[:3])
 def test_a_nan_stays_in_its_sample(name: str) -> None:
     tensors, factors, _ = problem(name, 5, 9, 17, 2)
-    clean = results(structured.kernel, name, tensors, factors, None, False)
+    clean = results(product.kernel, name, tensors, factors, None, False)
     tensors[0][2, 4] = torch.nan
-    found = results(structured.kernel, name, tensors, factors, None, False)
+    found = results(product.kernel, name, tensors, factors, None, False)
     others = [r for r in range(9) if r != 4]
     assert found[0][2:, 4].isnan().any()
     for k in (0, 2):  # output and dx
@@ -169,7 +169,7 @@ def test_the_same_bits_from_call_to_call_and_states_for_any_threads(name: str, m
     try:
         for threads in (1, 1, 3):
             torch.set_num_threads(threads)
-            found.append(results(structured.kernel, name, tensors, factors, sizes, False))
+            found.append(results(product.kernel, name, tensors, factors, sizes, False))
     finally:
         torch.set_num_threads(before)
     for k, (one, again, three) in enumerate(zip(*found, strict=True)):
@@ -182,7 +182,7 @@ def test_strides_of_x_and_of_the_gradient() -> None:
     tensors[0] = tensors[0].transpose(0, 2).contiguous().transpose(0, 2)
     x, h0, U, b = tensors
     grads = []
-    for operator in (product.naive, structured.kernel):
+    for operator in (product.naive, product.kernel):
         h = h0.detach().requires_grad_()
         output, _ = operator(x, h, *three(factors), U, b, "fourier", "complex_modrelu", None, False)
         output[..., ::2].sum().backward()  # as a head that reads the real part
