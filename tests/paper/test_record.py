@@ -262,7 +262,7 @@ def test_remarks_are_shown_beside_their_row(results: Path) -> None:
     remarks = {"copying-1000-lstm-68": "The forget bias was tried at -4 too.", "mnist-scornn-170": "Of one seed."}
     (results / "remarks.json").write_text(json.dumps(remarks))
     text = reproduction.render(collect(results))
-    assert "LSTM n=68: The forget bias was tried at -4 too." in text
+    assert "LSTM n=68, T\xa0=\xa01000: The forget bias was tried at -4 too." in text
     assert text.count("Of one seed.") == 1  # not beside the time of its step
 
 

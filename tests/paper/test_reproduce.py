@@ -184,7 +184,7 @@ def test_a_search_from_its_sweep_to_the_record(
     assert main(command) == 0
     assert {path: path.stat().st_mtime_ns for path in out.glob("sweeps/*/trials/*/summary.json")} == before
     page = (out / "page.html").read_text()
-    assert "4 of 4 trials of 4 iterations, n = 8, T = 20. Best here: ρ = " in page
+    assert "4 of 4 trials of 4 iterations, n\xa0=\xa08, T\xa0=\xa020. Best here: ρ" in page
     assert "Over each pair of keys" in page
     assert "Beyond the paper" not in page  # its trials are no runs of their own
     assert main(["reproduce", "record", str(out), "--out", str(results)]) == 2

@@ -256,3 +256,4 @@ def test_durations_as_people_read_them(seconds, text):
 
 def test_a_number_in_running_text_is_one_word():
     assert page.unbroken("farthest: 5.25e-8, step-3") == "farthest: 5.25e\N{NON-BREAKING HYPHEN}8, step-3"
+    assert page.unbroken("at T = 500, b = −0.03 here") == "at T\xa0=\xa0500, b\xa0=\xa0−0.03 here"

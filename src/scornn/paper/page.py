@@ -166,7 +166,7 @@ def _remarks(item: Item, results: Results, numbers: list[Number]) -> list[Sectio
     if item.kind == "gradients":
         said += _height(runs)
     remarked = [name for name in item.presets if name in results.remarks and item.kind != "timing"]  # of runs
-    remarks = [f"{label(presets()[name])}: {results.remarks[name]}" for name in remarked]
+    remarks = [f"{results.label(presets()[name], problem=True)}: {results.remarks[name]}" for name in remarked]
     return [Prose([*said, *remarks], "note")] if said or remarks else []
 
 

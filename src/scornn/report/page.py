@@ -197,8 +197,9 @@ _MARKERS = {
 
 
 def unbroken(text: str) -> str:
-    """Running text whose numbers are not parted at the hyphen of their exponent."""
-    return re.sub(r"(?<=\de)-(?=\d)", "\N{NON-BREAKING HYPHEN}", text)
+    """Running text whose numbers are parted neither at the hyphen of their exponent nor from their letter."""
+    text = re.sub(r"(?<=\de)-(?=\d)", "\N{NON-BREAKING HYPHEN}", text)
+    return re.sub(r"(?<=\b\w) = (?=[−-]?\d)", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}", text)
 
 
 def _swatch(line: Line) -> Markup:
