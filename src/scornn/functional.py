@@ -94,15 +94,18 @@ def scaled_cayley(A: Tensor, D: Tensor) -> Tensor:
     A, D = A.to(work), D.to(work)
     _require_finite(A)
     I = torch.eye(A.shape[-1], dtype=work, device=A.device)
-    with _without_autocast(A):
+    with full_precision(A):
         R = _inverse(I + A)
         return ((2 * R - I) * D.unsqueeze(-2)).to(dtype)
 
 
-def _without_autocast(A: Tensor) -> AbstractContextManager[Any]:
-    if not torch.amp.is_autocast_available(A.device.type):  # meta tensors
-        return nullcontext()
-    return torch.autocast(A.device.type, enabled=False)
+def under_autocast(x: Tensor) -> bool:
+    return x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
+
+
+def full_precision(x: Tensor) -> AbstractContextManager[Any]:
+    """No autocast: a recurrent matrix made in half precision is not orthogonal."""
+    return torch.autocast(x.device.type, enabled=False) if under_autocast(x) else nullcontext()
 
 
 def _inverse(M: Tensor) -> Tensor:

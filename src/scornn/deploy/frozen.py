@@ -73,15 +73,6 @@ class Frozen(nn.Module):
         return (self.head(self.layer.readout(output)), *last)
 
 
-def has_form(network: SequenceModel) -> bool:
-    """Whether a network can be frozen."""
-    try:
-        Frozen(network)
-    except UsageError:
-        return False
-    return True
-
-
 def _copied(head: nn.Module) -> list[nn.Module]:
     """The head's layers, with parameters of their own; dropout does nothing in evaluation."""
     made: list[nn.Module] = []

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 
 from scornn import ops
-from scornn.functional import orthogonality_error
+from scornn.functional import full_precision, orthogonality_error
 from scornn.nn.caching import once
-from scornn.nn.checks import full_precision, is_sharded, precise
+from scornn.nn.checks import is_sharded, precise
 from scornn.nn.layer import Head, RecurrentLayer
 from scornn.nn.recurrent import Recurrent
 

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from scornn import ops
+from scornn.functional import under_autocast
 from scornn.nn.base import DenseRecurrentLayer, RecurrentMatrix
-from scornn.nn.checks import check_integer, under_autocast
+from scornn.nn.checks import check_integer
 from scornn.ops.activations import ACTIVATIONS
 
 

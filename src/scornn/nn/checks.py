@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from scornn.functional import _is_traced
-
-
-def under_autocast(x: Tensor) -> bool:
-    return x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
-
-
-def full_precision(x: Tensor) -> AbstractContextManager[Any]:
-    """No autocast: a recurrent matrix made in half precision is not orthogonal."""
-    return torch.autocast(x.device.type, enabled=False) if under_autocast(x) else nullcontext()
 
 
 def is_sharded(value: Any) -> bool:

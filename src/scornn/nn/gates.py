@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from scornn.functional import full_precision
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice, check_integer, full_precision
+from scornn.nn.checks import check_choice, check_integer
 from scornn.nn.layer import RecurrentLayer
 from scornn.ops import gated, native
 from scornn.ops.bank import Order

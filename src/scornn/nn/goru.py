@@ -8,10 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from scornn.functional import full_precision
 from scornn.nn.base import OrthogonalRecurrentLayer
 from scornn.nn.caching import once
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice, full_precision, precise
+from scornn.nn.checks import check_choice, precise
 from scornn.nn.eurnn import check_rotations
 from scornn.ops import rotations
 from scornn.ops.gated import GORU_RUNGS

@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from scornn.functional import under_autocast
 from scornn.nn.caching import cached
-from scornn.nn.checks import check_sizes, under_autocast
+from scornn.nn.checks import check_sizes
 from scornn.nn.recurrent import Recurrent, States, joined
 
 if TYPE_CHECKING:

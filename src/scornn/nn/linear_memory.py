@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from scornn import ops
+from scornn.functional import full_precision
 from scornn.nn.base import OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice, check_rho, full_precision, precise
+from scornn.nn.checks import check_choice, check_rho, precise
 from scornn.nn.convert import convert
 from scornn.nn.layer import Head
 from scornn.nn.recurrent import States

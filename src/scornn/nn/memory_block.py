@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scornn import ops
+from scornn.functional import full_precision
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice, check_sizes, full_precision
+from scornn.nn.checks import check_choice, check_sizes
 from scornn.nn.layer import RecurrentLayer
 from scornn.nn.linear_memory import STARTS, LinearMemory
 from scornn.nn.recurrent import States

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from scornn.functional import inverse_scaled_cayley, scaled_cayley, skew, skew_indices
+from scornn.functional import full_precision, inverse_scaled_cayley, scaled_cayley, skew, skew_indices
 from scornn.nn import init
 from scornn.nn.base import OrthogonalMatrix, OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
 from scornn.nn.cell import RecurrentCell, suffix_of
-from scornn.nn.checks import check_choice, check_integer, check_rho, check_sizes, full_precision, has_values, precise
+from scornn.nn.checks import check_choice, check_integer, check_rho, check_sizes, has_values, precise
 from scornn.nn.recurrent import States
 from scornn.ops import krylov
 from scornn.ops.activations import REAL

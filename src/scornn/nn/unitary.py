@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from scornn.functional import orthogonality_error
+from scornn.functional import full_precision, orthogonality_error
 from scornn.nn.base import DenseRecurrentLayer
-from scornn.nn.checks import check_choice, full_precision, precise
+from scornn.nn.checks import check_choice, precise
 from scornn.ops import product
 from scornn.ops.layout import complex_pairs
 from scornn.ops.rung import choose

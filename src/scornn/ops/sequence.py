@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from scornn.functional import under_autocast
 from scornn.ops import manual, naive, native
 from scornn.ops.activations import ACTIVATIONS
 from scornn.ops.rung import Rung, choose
@@ -128,9 +129,8 @@ def readout(
         )
     rung = choose(RUNGS, backend, x)
     alike = V.dtype == c.dtype == x.dtype and V.device == c.device == x.device
-    autocast = x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
     worth_it = backend != "auto" or WIDEST * V.shape[0] <= V.shape[1]
-    if rung.read is not None and alike and worth_it and not autocast:
+    if rung.read is not None and alike and worth_it and not under_autocast(x):
         _, h_n, y = rung.read(x, h0, W, U, b, V, c, activation, batch_sizes, reverse)
         return y, h_n
     output, h_n = rung.run(x, h0, W, U, b, activation, batch_sizes, reverse)

@@ -90,13 +90,6 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     warmup: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
     every: Annotated[int, Meta(ge=1, le=1 << 40)] | None = None
 
-    def check(self, key: str) -> None:
-        """Refuse what one field's range cannot say."""
-        if self.kind == "halving" and self.every is None:
-            raise UsageError(f"{key}.every is missing: halving needs the steps in which the rates fall to half")
-        if self.kind != "halving" and self.every is not None:
-            raise UsageError(f"{key}.every = {self.every}: only halving takes it, not {self.kind}")
-
     def factor(self, step: int, total: int) -> float:
         """What multiplies the rates at ``step``, from 0, of a run of ``total`` steps."""
         if step < self.warmup:
@@ -260,8 +253,12 @@ def _check_together(config: Config) -> None:
             f"model.options.rho = {rho!r}: expected an integer from 0 to {n} (model.hidden), "
             'or a fraction of it such as "n/2"'
         )
-    if config.optimizer.schedule is not None:
-        config.optimizer.schedule.check("optimizer.schedule")
+    if (schedule := config.optimizer.schedule) is not None:
+        key = "optimizer.schedule.every"
+        if schedule.kind == "halving" and schedule.every is None:
+            raise UsageError(f"{key} is missing: halving needs the steps in which the rates fall to half")
+        if schedule.kind != "halving" and schedule.every is not None:
+            raise UsageError(f"{key} = {schedule.every}: only halving takes it, not {schedule.kind}")
     for key, value in config.model.options.items():
         if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
             raise UsageError(f"model.options.{key} = {value!r}: expected a keyword argument's name")
