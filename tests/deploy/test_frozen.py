@@ -32,7 +32,7 @@ def test_gives_the_outputs_of_the_network(name: str, plain: bool) -> None:
     torch.testing.assert_close(Frozen(model, plain=plain)(x)[0], model(x), **TOLERANCE)
 
 
-@pytest.mark.parametrize("name", ["scornn", "lstm", "gru", "goru", "full-urnn", "eurnn"])
+@pytest.mark.parametrize("name", FROZEN)
 @torch.no_grad()
 def test_a_sequence_in_pieces_is_the_sequence(name: str) -> None:
     model = network(name, num_layers=2)

@@ -42,7 +42,11 @@ class RecurrentCell(RecurrentMatrix):
         h = self.initial_state("", x.shape[1], x) if hx is None else hx.reshape(-1, self.state_size)
         if h.shape[0] != x.shape[1]:
             raise RuntimeError(f"Input batch size {x.shape[1]} doesn't match hidden batch size {h.shape[0]}")
-        _, h_n = ops.recurrence(x, h, *self.operands("", x), activation=self.activation, backend=self.backend)
+        W, U, b = self.operands("", x)
+        if self.backend == "auto":  # done before a call of the kernel has begun
+            h_n = ACTIVATIONS[self.activation].value(torch.addmm(x[0] @ U.mT, h, W.mT), b)
+        else:
+            _, h_n = ops.recurrence(x, h, W, U, b, activation=self.activation, backend=self.backend)
         return h_n if input.dim() == 2 else h_n.squeeze(0)
 
 

@@ -82,9 +82,14 @@ class FrozenLayer(DenseRecurrentLayer):
         return super().reads_in_one_pass() and self.kind in ACTIVATIONS and not self.plain
 
     def run(self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Any]:
-        if not self.plain and self.kind in ACTIVATIONS:
+        # One frame is done before a call of the kernel has begun.
+        one = x.shape[0] == 1 and batch_sizes is None and self.backend == "auto" and not torch.compiler.is_compiling()
+        if not one and not self.plain and self.kind in ACTIVATIONS:
             return super().run(suffix, x, h0, batch_sizes, reverse)
         state, of = h0 if isinstance(h0, tuple) else (h0,), self.recurrence(suffix)
+        if one:
+            last = list(_step(of, *_added(of, x[0]), state))
+            return last[0].unsqueeze(0), last[0] if len(last) == 1 else tuple(last)
         kernel = native.RUNG.why_not(x) is None
         if not self.plain and (kernel or not torch.compiler.is_compiling()):
             run: Any = gated.kernel if kernel else gated.naive
@@ -101,20 +106,26 @@ def _scan(of: Recurrence, x: Tensor, state: tuple[Tensor, ...], reverse: bool) -
     """The loop as one operator of torch: the states and the last ones."""
     from torch._higher_order_ops.scan import scan
 
-    added, own = x @ of.U.mT, of.b
-    if of.b is not None and of.kind not in (*OWN_BIAS, "gru", "goru"):
-        added, own = added + of.b, None
+    added, own = _added(of, x)
 
     # One array of carried states: an operator of several results would leave their order to the exporter.
     def combine(carried: Tensor, here: Tensor) -> tuple[Tensor, Tensor]:
-        after = torch.cat(_step(of, own, here, carried.chunk(len(state), -1)), -1)
+        after = torch.cat(_step(of, here, own, carried.chunk(len(state), -1)), -1)
         return after, after.chunk(len(state), -1)[0].clone()
 
     carried, output = scan(combine, torch.cat(state, -1), added, reverse=reverse)
     return output, *carried.chunk(len(state), -1)
 
 
-def _step(of: Recurrence, b: Tensor | None, added: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _added(of: Recurrence, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """What the inputs add to Wh, and the bias where it is not in it."""
+    added = x @ of.U.mT
+    if of.b is None or of.kind in (*OWN_BIAS, "gru", "goru"):
+        return added, of.b
+    return added + of.b, None
+
+
+def _step(of: Recurrence, added: Tensor, b: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     if of.kind == "lstm":
         h, c = state
         return gated.lstm_step(added, h, c, of.W)
