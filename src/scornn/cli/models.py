@@ -14,8 +14,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from scornn.cli._options import flag, option, parse, task_names
-from scornn.errors import UsageError
+from scornn.cli._options import at_least_one, flag, option, parse, task_names
 
 _WIDTH, _INDENT = 100, 15
 
@@ -23,7 +22,7 @@ _WIDTH, _INDENT = 100, 15
 @dataclass(frozen=True)
 class Flags:
     task: Annotated[str | None, option("TASK", f"{', '.join(task_names())}.")] = None
-    hidden: Annotated[str | None, option("N", "State size n.")] = None
+    hidden: Annotated[int | None, option("N", "State size n.")] = None
     json: Annotated[bool, flag("Print JSON.")] = False
 
 
@@ -33,7 +32,8 @@ def main(argv: list[str]) -> int:
         from scornn.tasks.catalogue import find
 
         find(flags.task)
-    models = describe(flags.task, _size(flags.hidden))
+    at_least_one(hidden=flags.hidden)
+    models = describe(flags.task, flags.hidden)
     if flags.json:
         print(json.dumps(models, indent=2, ensure_ascii=False))
         return 0
@@ -97,11 +97,3 @@ def _count(model: str, task: str, hidden: int, options: dict[str, Any]) -> dict[
     except ValueError as error:
         return described | {"why": str(error)}
     return described | {"parameters": parameter_count(SequenceModel(layer, outputs))}
-
-
-def _size(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise UsageError(f"--hidden {text}: expected an integer of at least 1")
-    return int(text)

@@ -10,24 +10,7 @@ import numpy as np
 
 from scornn.report import curves, figures, page, spectrum, speech, style
 from scornn.report.curves import Axis, Curve, Panel
-from scornn.report.page import (
-    MISSING,
-    Card,
-    Cards,
-    Cell,
-    Details,
-    Figure,
-    Figures,
-    Heading,
-    Prose,
-    Section,
-    Table,
-    Value,
-    duration,
-    number,
-    render,
-    words,
-)
+from scornn.report.page import Section, Value, duration, number, words
 from scornn.report.runs import Run, find, finite, read
 from scornn.report.settings import Problem, Setting, differing, explain, flatten, problems, setting_name
 
@@ -42,11 +25,11 @@ def report(paths: Iterable[str | os.PathLike[str]], *, title: str = "", utteranc
     sections: list[Section] = []
     for k, problem in enumerate(groups):
         if len(groups) > 1 or title:
-            sections.append(Heading(problem.title, 2, f"problem-{k}"))
+            sections.append(page.Heading(problem.title, 2, f"problem-{k}"))
         sections += _problem(problem, utterances)
     if not title:
         title = groups[0].title if len(groups) == 1 else "Training runs"
-    return render(title, sections, lead=_lead(runs))
+    return page.render(title, sections, lead=_lead(runs))
 
 
 def _lead(runs: Sequence[Run]) -> str:
@@ -61,26 +44,26 @@ def _lead(runs: Sequence[Run]) -> str:
 
 def _problem(problem: Problem, utterances: int) -> list[Section]:
     about = explain(problem.runs[0])
-    sections: list[Section] = [Prose([about])] if about else []
-    sections.append(Cards([_card(setting) for setting in problem.settings]))
+    sections: list[Section] = [page.Prose([about])] if about else []
+    sections.append(page.Cards([_card(setting) for setting in problem.settings]))
     notes = [f"{run.name}: {'; '.join(run.notes)}." for run in problem.runs if run.notes]
     spectra, reasons = _spectra(problem)
     if notes or reasons:
-        sections.append(Prose([*notes, *reasons], "note"))
+        sections.append(page.Prose([*notes, *reasons], "note"))
     sections += [_curves(problem), *spectra, _results(problem), *_settings_table(problem)]
     labelled = [(_run_label(setting, run), run) for setting in problem.settings for run in setting.runs]
     sections += speech.scores([(label, run.path) for label, run in labelled])
     for label, run in labelled:
         sections += speech.examples(run.path, label, utterances=utterances)
-    sections.append(Heading("Configuration and summary of each run", 3))
+    sections.append(page.Heading("Configuration and summary of each run", 3))
     for label, run in labelled:
         files = {"config.json": run.config, "summary.json": run.summary}
         text = "\n\n".join(f"{name}\n{json.dumps(v, indent=2, ensure_ascii=False)}" for name, v in files.items())
-        sections.append(Details(f"{label} ({run.name})", text))
+        sections.append(page.Details(f"{label} ({run.name})", text))
     return sections
 
 
-def _card(setting: Setting) -> Card:
+def _card(setting: Setting) -> page.Card:
     run = setting.runs[0]
     values = [v for v in (r.final(r.evaluation, run.headline) for r in setting.runs) if v is not None]
     best = [v for v in (r.best() for r in setting.runs) if v is not None]
@@ -106,12 +89,12 @@ def _card(setting: Setting) -> Card:
         unfinished = "" if all(r.finished for r in setting.runs) else ", not finished"
         seconds = [s for s in (r.last("seconds") for r in setting.runs) if s is not None]
         lines.append(f"{span} steps, {duration(statistics.fmean(seconds) if seconds else None)}{unfinished}")
-    value = number(statistics.fmean(values)) if values else MISSING
+    value = number(statistics.fmean(values)) if values else page.MISSING
     name = f"{run.evaluation} {words(run.headline, run.task)}"
-    return Card(setting.label, value, name, lines, setting.line)
+    return page.Card(setting.label, value, name, lines, setting.line)
 
 
-def _curves(problem: Problem) -> Figures:
+def _curves(problem: Problem) -> page.Figures:
     run = problem.runs[0]
     evaluation, headline = run.evaluation, run.headline
     marks = [(f"baseline\n{number(run.baseline)}", run.baseline)] if run.baseline is not None else []
@@ -173,15 +156,15 @@ def _spectra(problem: Problem) -> tuple[list[Section], list[str]]:
                 caption = f"{_run_label(setting, run)}{at}; farthest from the circle: {number(away)}"
                 alt = f"{moment.eigenvalues.size} eigenvalues of W and the unit circle: {caption}"
                 figure = figures.spectrum(moment.eigenvalues, setting.line.colour)
-                drawn.append(Figure(style.svg(figure, alt=alt), caption, small=True))
+                drawn.append(page.Figure(style.svg(figure, alt=alt), caption, small=True))
     if not drawn:
         return [], reasons
     if len(drawn) > _MOST_SPECTRA:
         reasons.append(f"The first {_MOST_SPECTRA} of {len(drawn)} spectra are shown.")
-    return [Heading("Eigenvalues of W on the unit circle", 3), Figures(drawn[:_MOST_SPECTRA])], reasons
+    return [page.Heading("Eigenvalues of W on the unit circle", 3), page.Figures(drawn[:_MOST_SPECTRA])], reasons
 
 
-def _results(problem: Problem) -> Table:
+def _results(problem: Problem) -> page.Table:
     """A row for each run: its figures first, then what they cost and where they come from."""
     first = problem.runs[0]
     evaluation, headline = first.evaluation, first.headline
@@ -191,7 +174,7 @@ def _results(problem: Problem) -> Table:
         for run in setting.runs:
             final = run.final(evaluation, headline)
             row: dict[str, Value] = {"run": setting.label}
-            row[f"{evaluation} {name}"] = Cell(final) if final is not None and run.finished else final
+            row[f"{evaluation} {name}"] = page.Cell(final) if final is not None and run.finished else final
             row[f"best {name}"] = run.best()
             if run.has_average:
                 row["averaged weights"] = run.final(evaluation, headline, "average")
@@ -233,11 +216,11 @@ def _settings_table(problem: Problem) -> list[Section]:
     if differ:
         labels = [setting.label for setting in problem.settings for _ in setting.runs]
         rows = [[label, *(config.get(key) for key in differ)] for label, config in zip(labels, flat, strict=True)]
-        sections.append(Table(["run", *map(setting_name, differ)], rows, "Settings that differ"))
+        sections.append(page.Table(["run", *map(setting_name, differ)], rows, "Settings that differ"))
     shared = {key: value for config in flat for key, value in config.items() if key not in differ}
     if shared:
         text = "\n".join(f"{key} = {value}" for key, value in shared.items())
-        sections.append(Details("Settings that all runs share" if len(runs) > 1 else "Settings", text))
+        sections.append(page.Details("Settings that all runs share" if len(runs) > 1 else "Settings", text))
     return sections
 
 
