@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scornn.cli import _bench_program, main
+from scornn.cli import bench, main
 from scornn.cli.bench import _shape_rows, _table
 from scornn.nn import MODELS
 
@@ -16,7 +16,7 @@ from scornn.nn import MODELS
 def test_models(shared_data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     small = {name: replace(MODELS[name], bench=(n,)) for name, n in (("scornn", 8), ("lstm", 4))}
     monkeypatch.setattr("scornn.nn.MODELS", small)
-    monkeypatch.setattr(_bench_program, "VARIANTS", {"lstm": ({"forget_bias": 2.0},)})
+    monkeypatch.setattr(bench, "VARIANTS", {"lstm": ({"forget_bias": 2.0},)})
     assert main(["bench", "--models", "--data", str(shared_data), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     scornn, lstm = report["models"]
@@ -25,7 +25,7 @@ def test_models(shared_data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert all(0 < row["seconds"] <= row["seconds_per_step"] and row["steps"] >= 1 for row in report["models"])
     # The recurrence over 784 steps of 50 images, read in the same pass, three times over for the gradients.
     assert scornn["flops"] == pytest.approx(3 * 2 * 784 * 50 * 8 * 9, rel=0.01)
-    head, _, row = _bench_program.model_rows(report)
+    head, _, row = bench.model_rows(report)
     assert row[0] == "lstm forget_bias=2.0"
     assert row[head.index("×")] == f"{lstm['plain'] / lstm['seconds']:.1f}"
 
@@ -37,15 +37,15 @@ def test_tables_fit_a_hundred_columns(capsys: pytest.CaptureFixture[str]) -> Non
     _table(_shape_rows({"shapes": [shape]}), markdown=False)
     row = {"model": "eurnn", "n": 512, "options": {"capacity": 2}, "parameters": 1_057_802, "share_of_peak": 0.85}
     row |= {"seconds": 33.3333, "plain": 33.3333}
-    _table(_bench_program.model_rows({"models": [row]}), markdown=False)
+    _table(bench.model_rows({"models": [row]}), markdown=False)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 100
     assert len(lines) == 10, "a cell or a title is broken"
 
 
 def test_training(shared_data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    measure = _bench_program.training
-    monkeypatch.setattr(_bench_program, "training", lambda data, steps: measure(data, steps=2))
+    measure = bench.training
+    monkeypatch.setattr(bench, "training", lambda data, steps: measure(data, steps=2))
     assert main(["bench", "--training", "--data", str(shared_data)]) == 0
     table = capsys.readouterr().out
     assert "mnist, scoRNN n=170" in table
