@@ -177,6 +177,7 @@ def test_a_run_named_after_a_preset_belongs_to_it_and_says_what_differs() -> Non
     assert match.length({"steps": 4000, "epochs": 4.0}, preset) == "4,000 of 10,000 iterations"
     assert match.length({"steps": 10000, "epochs": 10.0}, preset) == "10,000 iterations"
     assert match.length({"epochs": 3.5}, presets()["mnist-scornn-170"]) == "3.5 of 70 epochs"
+    assert match.length({"epochs": 1.0}, presets()["adding-200-memory-blocks-65-closed"]) == "1 epoch"
     assert match.share_made({"epochs": 3.5}, presets()["mnist-scornn-170"]) == 0.05
     assert match.share_made({"steps": 4000, "epochs": 4.0}, preset) == 0.4
 

@@ -50,7 +50,8 @@ def length(summary: Mapping[str, Any], preset: Preset) -> str:
     if not isinstance(made, int | float):
         return f"unknown part of {whole_length:,} {unit}"
     if made >= whole_length:
-        return f"{made:,.6g} {unit}" if made == whole_length else f"{made:,.6g} {unit}, published {whole_length:,}"
+        made_in_words = f"{made:,.6g} {unit if made != 1 else unit.removesuffix('s')}"
+        return made_in_words if made == whole_length else f"{made_in_words}, published {whole_length:,}"
     return f"{made:,.3g} of {whole_length:,} {unit}" if unit == "epochs" else f"{made:,} of {whole_length:,} {unit}"
 
 
