@@ -254,7 +254,7 @@ class ScoRNNCell(_ScaledCayley, RecurrentCell):
 
         Example:
             >>> layer, x = ScoRNN(3, 8), torch.randn(2, 3)
-            >>> torch.equal(ScoRNNCell.from_layer(layer)(x), layer(x.unsqueeze(0))[0][0])
+            >>> torch.allclose(ScoRNNCell.from_layer(layer)(x), layer(x.unsqueeze(0))[0][0], atol=1e-6)
             True
         """
         if not isinstance(layer, ScoRNN):
