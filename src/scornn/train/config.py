@@ -90,6 +90,11 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     warmup: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
     every: Annotated[int, Meta(ge=1, le=1 << 40)] | None = None
 
+    @property
+    def looks_at_the_end(self) -> bool:
+        """Whether the factor depends on how long the run is."""
+        return self.kind in ("cosine", "linear")
+
     def factor(self, step: int, total: int) -> float:
         """What multiplies the rates at ``step``, from 0, of a run of ``total`` steps."""
         if step < self.warmup:

@@ -6,6 +6,7 @@ job; a process that dies is noticed at once.
 """
 
 import ctypes
+import json
 import os
 import signal
 import sys
@@ -60,7 +61,7 @@ class World:
         return [one.to(tensor.device) for one in every]
 
     def from_first(self, work: Callable[[], T]) -> T:
-        """Do ``work`` on rank 0 and give every process its result, or its refusal."""
+        """Do ``work`` on rank 0 and give every process its result (JSON, paths as text), or its refusal."""
         if self.size == 1:
             return work()
         answer: dict[str, Any] = {}
@@ -70,9 +71,7 @@ class World:
                 answer = {"result": work()}
             except ScornnError as refusal:
                 error, answer = refusal, {"error": str(refusal), "code": refusal.exit_code}
-        box = [answer]
-        dist.broadcast_object_list(box, src=0, device=torch.device(self.device))
-        answer = box[0]
+        answer = self._broadcast(answer)
         if error is not None:
             raise error
         if "error" in answer:
@@ -80,6 +79,17 @@ class World:
             refused.exit_code = answer["code"]
             raise refused
         return answer["result"]
+
+    def _broadcast(self, value: Any) -> Any:
+        """As JSON: torch's own broadcast of objects would unpickle what comes over the network."""
+        data = json.dumps(value, default=str).encode() if self.first else b""
+        size = torch.tensor([len(data)], device=self.device)
+        dist.broadcast(size, src=0)
+        content = torch.zeros(int(size), dtype=torch.uint8, device=self.device)
+        if self.first:
+            content.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        dist.broadcast(content, src=0)
+        return json.loads(content.cpu().numpy().tobytes())
 
     def close(self) -> None:
         """Leave the group."""

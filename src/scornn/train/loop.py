@@ -138,7 +138,7 @@ class Trainer:
     def _warn_of_a_new_end(self, before: Config) -> None:
         schedule = self.config.optimizer.schedule
         ends = [config.length(self.steps_per_epoch) for config in (before, self.config)]
-        if schedule is not None and schedule.kind in ("cosine", "linear") and ends[0] != ends[1]:
+        if schedule is not None and schedule.looks_at_the_end and ends[0] != ends[1]:
             self.warn(
                 f"the rates fall to zero at the end of the run ({schedule.kind}), which moves from step {ends[0]:,} "
                 f"to {ends[1]:,}: from step {self.ledger.step:,} on they are those of a run of that length"
