@@ -46,6 +46,7 @@ MODULES = [
 
 def test_public_names() -> None:
     assert sorted(scornn.__all__) == [
+        "LinearMemory",
         "ScoRNN",
         "ScoRNNCell",
         "__version__",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 __all__ = [
+    "LinearMemory",
     "ScoRNN",
     "ScoRNNCell",
     "__version__",
@@ -34,13 +35,14 @@ __all__ = [
 if TYPE_CHECKING:
     from scornn import deploy, functional, nn, ops, optim
     from scornn.deploy.network import load
-    from scornn.nn import ScoRNN, ScoRNNCell, parametrizations
+    from scornn.nn import LinearMemory, ScoRNN, ScoRNNCell, parametrizations
     from scornn.nn.caching import cached
     from scornn.nn.convert import convert
     from scornn.ops import backends
 
 # torch is imported by the first use of a name, not by ``import scornn``: ``scornn --help`` has no need of it.
 _HOMES = {
+    "LinearMemory": "scornn.nn.linear_memory:LinearMemory",
     "ScoRNN": "scornn.nn.scornn:ScoRNN",
     "ScoRNNCell": "scornn.nn.scornn:ScoRNNCell",
     "backends": "scornn.ops:backends",

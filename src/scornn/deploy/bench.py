@@ -24,9 +24,8 @@ def measure(rounds: int) -> list[dict[str, Any]]:
     rows = []
     for model, n in MODELS.items():
         for shape, (T, B) in SHAPES.items():
-            turns = rounds * (100 if T == 1 else 1)
             with torch.no_grad():
-                best = shortest(_ways(model, n, T, B), turns)
+                best = shortest(_ways(model, n, T, B), rounds)
             milliseconds = {way: 1e3 * seconds for way, seconds in best.items()}
             rows.append({"model": model, "n": n, "shape": shape, "T": T, "B": B, "milliseconds": milliseconds})
     return rows
