@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -110,6 +111,14 @@ def test_every_parameter_is_in_exactly_one_group() -> None:
     assert sorted(ids) == sorted(id(p) for p in model.parameters())
     assert {p.numel() for p in recurrent["params"]} == {10, 6}
     assert len(recurrent["params"]) == 4 + 1 + 1
+
+
+@pytest.mark.parametrize("bias", ["rest", "recurrent", 2e-4])
+def test_a_parameter_that_two_layers_share_is_in_its_group_once(bias: Any) -> None:
+    layers = nn.ModuleList([scornn.ScoRNN(3, 5), scornn.ScoRNN(3, 5)])
+    layers[1].skew_hh_l0, layers[1].bias_l0 = layers[0].skew_hh_l0, layers[0].bias_l0
+    ids = [id(p) for group in parameter_groups(layers, 1e-3, 1e-4, bias=bias) for p in group["params"]]
+    assert sorted(ids) == sorted(id(p) for p in layers.parameters())
 
 
 def test_the_recurrent_bias_goes_where_it_is_told() -> None:

@@ -246,6 +246,6 @@ def parameter_groups(
         {"params": recurrent, "lr": recurrent_lr, "name": "recurrent"},
         {"params": biases, "lr": bias, "name": "bias"},
     ]
-    for group in groups:
-        group["params"] = [p for p in group["params"] if p.requires_grad]
+    for group in groups:  # layers may share a parameter
+        group["params"] = [p for p in dict.fromkeys(group["params"]) if p.requires_grad]
     return [group for group in groups if group["params"]]
