@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.utils.rnn import pack_sequence
 
 from scornn import optim
 from scornn.nn import MemoryBlock, MemoryBlocks, SequenceModel
@@ -138,7 +139,32 @@ def test_refusals() -> None:
         network("last", expand=0)
     with pytest.raises(ValueError, match="bias must be False"):
         MemoryBlocks(2, 3, bias=True)
-    with pytest.raises(RuntimeError, match="a multiple of it; got 7 steps"):
+    with pytest.raises(RuntimeError, match="a multiple of it, in one direction; got 7 steps"):
         network("last", stride=2)(torch.zeros(7, 1, 2, dtype=F64))
     with pytest.raises(RuntimeError, match="got packed sequences"):
         network("mean", stride=2)(torch.zeros(8, 2, 2, dtype=F64), torch.tensor([8, 6]))
+    with pytest.raises(RuntimeError, match="in one direction"):
+        MemoryBlock(1, 4, 3, stride=2)(torch.zeros(4, 2, 1), torch.zeros(2, 4), reverse=True)
+    with pytest.raises(ValueError, match="closed must be a finite number of 0 or more, got '3'"):
+        MemoryBlock(1, 4, 3, closed="3")  # type: ignore[arg-type]
+    with pytest.raises(AttributeError, match="cannot be assigned to"):
+        MemoryBlocks(1, 4).weight_hh_l0 = torch.eye(4)
+
+
+@pytest.mark.parametrize("use", [True, "last", False])
+def test_one_block_with_a_stride_refuses_other_lengths_however_it_is_read(use: Any) -> None:
+    layer = MemoryBlocks(1, 4, stride=2)
+    with pytest.raises(RuntimeError, match="got 7 steps"):
+        layer(torch.zeros(7, 2, 1), need_output=use)
+    with pytest.raises(RuntimeError, match="got packed sequences"):
+        layer(pack_sequence([torch.zeros(4, 1), torch.zeros(2, 1)]), need_output=use)
+
+
+@pytest.mark.parametrize("backend", ["auto", "naive"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_stride_in_half_precision(dtype: torch.dtype, backend: str) -> None:
+    layer = MemoryBlocks(1, 8, 2, stride=4, backend=backend).to(dtype)
+    x = torch.randn(12, 2, 1).to(dtype)
+    output, h_n = layer(x)
+    assert output.dtype == h_n.dtype == dtype
+    torch.testing.assert_close(output.float(), layer.float()(x.float())[0], rtol=0.1, atol=0.1)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import torch
@@ -39,6 +42,16 @@ def check_integer(name: str, value: Any, low: int, high: int | None = None) -> i
         allowed = f"of at least {low}" if high is None else f"in {low}..{high}"
         raise ValueError(f"{name} must be an integer {allowed}, got {value!r}")
     return value
+
+
+def check_number(
+    name: str, value: Any, allowed: str = "a finite number", fits: Callable[[float], bool] = lambda number: True
+) -> float:
+    """The value, a finite number that fits; what is ``allowed`` is said where it does not."""
+    finite = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not finite or not fits(value):
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    return float(value)
 
 
 def check_rho(rho: Any, n: int) -> int:

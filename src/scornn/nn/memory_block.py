@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -12,11 +11,11 @@ from torch import Tensor, nn
 from scornn import ops
 from scornn.functional import full_precision
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice, check_sizes
+from scornn.nn.checks import check_choice, check_number, check_sizes, precise
 from scornn.nn.layer import RecurrentLayer
 from scornn.nn.linear_memory import STARTS, LinearMemory
 from scornn.nn.recurrent import States
-from scornn.ops.bank import Order
+from scornn.ops.bank import Bank, Order
 from scornn.ops.bank_last import frames, last_state
 from scornn.ops.bank_scan import every_state
 
@@ -75,7 +74,8 @@ class MemoryBlock(nn.Module):
         check_sizes(input_size=input_size, hidden_size=hidden_size, width=width, expand=expand, stride=stride)
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         within = input_size == width
-        self.stride, self.closed, self.backend = stride, closed, backend
+        self.stride, self.backend = stride, backend
+        self.closed = check_number("closed", closed, "a finite number of 0 or more", lambda number: number >= 0)
         self.norm: nn.Module = nn.LayerNorm(width, **where) if norm and within else nn.Identity()
         self.enter: nn.Module = nn.Identity() if within else nn.Linear(input_size, width, bias=False, **where)
         self.memory = LinearMemory(input_size, hidden_size, start=start, input_scale=input_size**-0.5, **where)
@@ -103,19 +103,22 @@ class MemoryBlock(nn.Module):
         self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None = None, reverse: bool = False
     ) -> tuple[Tensor, Tensor]:
         """x ``(T, B, m)``, or packed as rows, and h_0 ``(B, n)``: y and the last state."""
+        self._check_stride(x, batch_sizes, reverse)
         bank, U = self.memory.bank("_l0"), self.memory.input_matrix("_l0")
         read = self.norm(x)
         seen = read
         if self.stride > 1:
-            read, bank, U = frames(read, bank, U, self.stride)
+            bank = Bank(precise(bank.angle), precise(bank.sign))
+            read, bank, U = frames(precise(read), bank, precise(U), self.stride)
             x, seen = x[self.stride - 1 :: self.stride], seen[self.stride - 1 :: self.stride]
-        states, h_n = every_state(read, h0, bank, U, None, batch_sizes, reverse, self.backend)
-        return self._compute(x, seen, states), h_n
+        states, h_n = every_state(read, h0.to(read.dtype), bank, U, None, batch_sizes, reverse, self.backend)
+        return self._compute(x, seen, states.to(x.dtype)), h_n.to(h0.dtype)
 
     def last(
         self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None = None, reverse: bool = False
     ) -> tuple[Tensor, Tensor]:
         """y of the last step alone, ``(B, width)``, and the last state."""
+        self._check_stride(x, batch_sizes, reverse)
         if self.backend != "auto":
             y, h_n = self(x, h0, batch_sizes, reverse)
             order = Order(y, batch_sizes, reverse)
@@ -125,6 +128,14 @@ class MemoryBlock(nn.Module):
         h_n = last_state(self.norm(x), h0, bank, U, None, batch_sizes, reverse)
         x = order.last_of(order.steps_of(x))
         return self._compute(x, self.norm(x), h_n), h_n
+
+    def _check_stride(self, x: Tensor, batch_sizes: Tensor | None, reverse: bool) -> None:
+        if self.stride > 1 and (reverse or batch_sizes is not None or len(x) % self.stride):
+            packed = "packed sequences" if batch_sizes is not None else f"{len(x)} steps"
+            raise RuntimeError(
+                f"memory blocks with stride {self.stride} read sequences of one length, a multiple of it, in one "
+                f"direction; got {packed}" + ", reversed" * reverse
+            )
 
     def _compute(self, x: Tensor, seen: Tensor, h: Tensor) -> Tensor:
         """y of steps whose input is x, normed ``seen``, and whose state is h."""
@@ -195,14 +206,10 @@ class MemoryBlocks(RecurrentLayer):
         check_sizes(width=self.width, expand=expand, stride=stride)
         if bias:
             raise ValueError("MemoryBlocks has no bias in its recurrence: bias must be False, got True")
-        if not 0 <= gate_dropout < 1:
-            raise ValueError(f"gate_dropout must lie in [0, 1), got {gate_dropout!r}")
-        if not 0 <= closed < math.inf:
-            raise ValueError(f"closed must be a finite number of 0 or more, got {closed!r}")
         if stride > 1 and bidirectional:
             raise ValueError(f"stride = {stride}: blocks in two directions read every step; stride must be 1")
-        self.expand, self.gate_dropout, self.stride = expand, float(gate_dropout), stride
-        self.norm, self.closed = norm, float(closed)
+        self.expand, self.stride, self.norm, self.closed = expand, stride, norm, closed
+        self.gate_dropout = check_number("gate_dropout", gate_dropout, "a number in [0, 1)", lambda p: 0 <= p < 1)
         self.start = check_choice("start", start, STARTS)
         self.backend = check_choice("backend", backend, ops.BACKENDS)
         self.build(device, dtype)
@@ -240,11 +247,6 @@ class MemoryBlocks(RecurrentLayer):
     def run(
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
     ) -> tuple[Tensor, Tensor]:
-        if suffix == "_l0" and self.stride > 1 and (batch_sizes is not None or len(x) % self.stride):
-            found = "packed sequences" if batch_sizes is not None else f"{len(x)} steps"
-            raise RuntimeError(
-                f"MemoryBlocks with stride {self.stride} reads sequences of one length, a multiple of it; got {found}"
-            )
         with full_precision(x):
             return self.block(suffix)(x, h0, batch_sizes, reverse)
 
@@ -273,6 +275,11 @@ class MemoryBlocks(RecurrentLayer):
         if name.startswith("weight_hh") and (suffix := name.removeprefix("weight_hh")) in self.suffixes():
             return self.block(suffix).memory.weight_hh_l0
         return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("weight_hh"):
+            raise AttributeError(f"{name} of MemoryBlocks is made from angles, and cannot be assigned to; change those")
+        super().__setattr__(name, value)
 
     def extra_repr(self) -> str:
         text = super().extra_repr().replace(", bias=False", "")
