@@ -256,4 +256,5 @@ def orthogonality_error(W: Tensor) -> Tensor:
     if W.dim() < 2 or W.shape[-1] != W.shape[-2]:
         raise ValueError(f"orthogonality_error: expected a square matrix, got shape {tuple(W.shape)}")
     I = torch.eye(W.shape[-1], dtype=W.dtype, device=W.device)
-    return torch.linalg.matrix_norm(W.mH @ W - I)
+    with full_precision(W):
+        return torch.linalg.matrix_norm(W.mH @ W - I)

@@ -17,7 +17,8 @@ from torch.nn.utils import parametrize, prune
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 import scornn
-from scornn.nn import MODELS, SequenceModel, build
+from scornn.nn import MODELS, DenseRecurrentLayer, SequenceModel, build
+from scornn.nn.spectral import soft_orthogonality
 
 F64 = torch.float64
 names = pytest.mark.parametrize("name", MODELS)
@@ -455,3 +456,76 @@ def test_what_is_no_tensor_is_named(wrong: Any) -> None:
 def test_complex_parameters_are_refused(name: str) -> None:
     with pytest.raises(TypeError, match=r"dtype must be a real floating point type, got torch\.complex64"):
         build(name, 3, 8, dtype=torch.complex64)
+
+
+def test_a_cell_refuses_a_state_of_another_form() -> None:
+    """As many numbers in another form are another state: nothing is reshaped."""
+    cell, x = scornn.ScoRNNCell(3, 8), torch.randn(2, 3)
+    for state in (torch.zeros(4, 4), torch.zeros(1, 16)):
+        with pytest.raises(RuntimeError, match=f"hidden has inconsistent hidden_size: expected 8, got {len(state[0])}"):
+            cell(x, state)
+    with pytest.raises(ValueError, match=r"hx is torch\.float64, but input is torch\.float32"):
+        cell(x, torch.zeros(2, 8, dtype=F64))
+
+
+@pytest.mark.parametrize("wrong", [1, 0, None, "first", torch.tensor(True)], ids=str)
+def test_need_output_is_one_of_three(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=r'need_output must be True, False or "last", got'):
+        scornn.ScoRNN(1, 2)(torch.zeros(2, 1, 1), need_output=wrong)
+
+
+@names
+def test_autocast_changes_neither_what_weight_hh_gives_nor_its_error(name: str) -> None:
+    layer: Any = build(name, 3, 16)
+    W, error = layer.weight_hh_l0, layer.orthogonality_error()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(layer.weight_hh_l0, W)
+        assert layer.orthogonality_error() == error
+        penalty = soft_orthogonality(layer) if isinstance(layer, DenseRecurrentLayer) else None
+    assert penalty is None or torch.equal(penalty, soft_orthogonality(layer))
+
+
+@pytest.mark.parametrize("read", ["all", "last", "mean"])
+def test_an_empty_batch_has_no_lengths(read: Any) -> None:
+    model = SequenceModel(scornn.ScoRNN(2, 4), 3, read=read)
+    for lengths in ([], torch.zeros(0, dtype=torch.long)):
+        assert model(torch.zeros(5, 0, 2), lengths).shape == ((5, 0, 3) if read == "all" else (0, 3))
+
+
+def test_what_a_sequence_model_does_not_take_is_named() -> None:
+    layer, x = scornn.ScoRNN(2, 4), torch.zeros(5, 2, 2)
+    for options, name in (({"width": 0}, "width"), ({"width": 2.5}, "width"), ({"width": 4, "depth": 0}, "depth")):
+        with pytest.raises((TypeError, ValueError), match=name):
+            SequenceModel(layer, 3, **options)
+    model = SequenceModel(layer, 3)
+    for lengths in ([True, True], [1.0, 2.0], torch.tensor([1 + 0j, 2])):
+        with pytest.raises(TypeError, match="lengths must be integers"):
+            model(x, lengths)
+    with pytest.raises(RuntimeError, match=r"lengths are for inputs \(T, B, m\), got 2-D"):
+        model(x[:, 0], [3, 4])
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("scornn", "input_scale"),
+        ("scornn", "bias_start"),
+        ("linear-memory", "input_scale"),
+        ("lstm", "forget_bias"),
+        ("gru", "forget_bias"),
+        ("rnn", "soft_orthogonality"),
+        ("spectral", "margin"),
+        ("memory-blocks", "gate_dropout"),
+        ("memory-blocks", "closed"),
+    ],
+)
+@pytest.mark.parametrize("wrong", ["0.1", float("nan"), True, None])
+def test_an_option_that_is_no_number_is_named(name: str, option: str, wrong: Any) -> None:
+    with pytest.raises(ValueError, match=option):
+        build(name, 3, 8, **{option: wrong})
+
+
+@pytest.mark.parametrize("rho", [True, 2.5, "3"])
+def test_rho_of_a_parametrization_is_an_integer(rho: Any) -> None:
+    with pytest.raises(TypeError, match="rho should be of type int"):
+        scornn.parametrizations.scaled_cayley(nn.Linear(4, 4), rho=rho)

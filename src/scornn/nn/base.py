@@ -66,7 +66,8 @@ class RecurrentMatrix(Recurrent):
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("weight_hh") and (suffix := self._suffix_of(name)) is not None:
-            return self.recurrent_matrix(suffix)
+            with full_precision(self.like):
+                return self.recurrent_matrix(suffix)
         return super().__getattr__(name)
 
     def __setattr__(self, name: str, value: Any) -> None:

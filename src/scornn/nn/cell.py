@@ -38,6 +38,10 @@ class RecurrentCell(RecurrentMatrix):
             input, hx = input.to(weight.dtype), None if hx is None else hx.to(weight.dtype)
         if input.dtype != weight.dtype:
             raise ValueError(f"{name}: input dtype ({input.dtype}) does not match weight dtype ({weight.dtype})")
+        if hx is not None and hx.shape[-1] != self.state_size:
+            raise RuntimeError(f"hidden has inconsistent hidden_size: expected {self.state_size}, got {hx.shape[-1]}")
+        if hx is not None and hx.dtype != input.dtype:
+            raise ValueError(f"{name}: hx is {hx.dtype}, but input is {input.dtype}; convert one of them")
         x = input.reshape(1, -1, self.input_size)
         h = self.initial_state("", x.shape[1], x) if hx is None else hx.reshape(-1, self.state_size)
         if h.shape[0] != x.shape[1]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from scornn.functional import full_precision
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice, check_integer
+from scornn.nn.checks import check_choice, check_integer, check_number
 from scornn.nn.layer import RecurrentLayer
 from scornn.ops import gated, native
 from scornn.ops.bank import Order
@@ -153,7 +153,8 @@ class LSTM(GatedLayer):
         backend: str = "auto",
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        self.forget_bias, self.backend = forget_bias, check_choice("backend", backend, self.BACKENDS)
+        self.forget_bias = check_number("forget_bias", forget_bias)
+        self.backend = check_choice("backend", backend, self.BACKENDS)
         self.proj_size = check_integer("proj_size", proj_size, 0, hidden_size - 1)
         self.build(device, dtype)
 
@@ -220,7 +221,8 @@ class GRU(GatedLayer):
         backend: str = "auto",
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        self.forget_bias, self.backend = forget_bias, check_choice("backend", backend, self.BACKENDS)
+        self.forget_bias = check_number("forget_bias", forget_bias)
+        self.backend = check_choice("backend", backend, self.BACKENDS)
         self.build(device, dtype)
 
     def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:

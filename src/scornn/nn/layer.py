@@ -177,6 +177,8 @@ class RecurrentLayer(Recurrent):
                 at most :data:`HELD` bytes of them are held at a time. With ``"last"`` it is what each direction
                 gives at its last step, ``(B, output_size)``.
         """
+        if not (isinstance(need_output, bool) or need_output == "last"):
+            raise ValueError(f'{self._name}: need_output must be True, False or "last", got {need_output!r}')
         if head is not None and need_output is not True:
             raise ValueError(f"{self._name}: a head reads every state, so it needs need_output=True")
         self.before_forward()

@@ -12,7 +12,7 @@ from scornn import ops
 from scornn.functional import full_precision
 from scornn.nn.base import OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice, check_rho, precise
+from scornn.nn.checks import check_choice, check_number, check_rho, precise
 from scornn.nn.convert import convert
 from scornn.nn.layer import Head
 from scornn.nn.recurrent import States
@@ -96,12 +96,11 @@ class LinearMemory(OrthogonalRecurrentLayer):
         backend: str = "auto",
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        if not 0 < input_scale < float("inf"):
-            raise ValueError(f"input_scale must be a positive number, got {input_scale!r}")
         self.start = check_choice("start", start, STARTS)
         self.backend = check_choice("backend", backend, ops.BACKENDS)
         self.rho = self._check_rho(hidden_size // 4 * 2 if rho is None else rho)
-        self.input_scale, self.learn_h0 = float(input_scale), learn_h0
+        self.input_scale = check_number("input_scale", input_scale, "a positive number", lambda number: number > 0)
+        self.learn_h0 = learn_h0
         self.build(device, dtype)
 
     def _check_rho(self, rho: int | Sequence[int]) -> tuple[int, ...]:

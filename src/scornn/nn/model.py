@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from scornn.nn.checks import check_sizes
 from scornn.nn.layer import RecurrentLayer
 
 
@@ -17,13 +18,15 @@ def _has_hooks(module: nn.Module) -> bool:
 
 
 def _checked_lengths(inputs: Tensor, lengths: Tensor | Sequence[int]) -> Tensor:
+    if inputs.dim() != 3:
+        raise RuntimeError(f"lengths are for inputs (T, B, m), got {inputs.dim()}-D inputs")
     steps, batch = inputs.shape[:2]
     lengths = torch.as_tensor(lengths)
-    if lengths.is_floating_point():
+    if lengths.numel() and (lengths.dtype == torch.bool or lengths.is_floating_point() or lengths.is_complex()):
         raise TypeError(f"lengths must be integers, got {lengths.dtype}")
     if lengths.shape != (batch,):
         raise RuntimeError(f"expected one length for each of the {batch} sequences, got {tuple(lengths.shape)}")
-    if int(lengths.min()) < 1 or int(lengths.max()) > steps:
+    if batch and (int(lengths.min()) < 1 or int(lengths.max()) > steps):
         raise RuntimeError(f"lengths must lie in 1..{steps}, the steps of the inputs; got {lengths.tolist()}")
     return lengths
 
@@ -76,6 +79,7 @@ class SequenceModel(nn.Module):
         self.layer: Any = layer  # parameters and matrices are its attributes
         if norm and read == "all":
             raise ValueError("norm: a head on all states has no batch normalisation, which would mix their steps")
+        check_sizes(depth=depth, **({} if width is None else {"width": width}))
         self.read, self.input_dropout = read, nn.Dropout(input_dropout)
         size = layer.readout_size
         make: dict[str, Any] = {"device": layer.like.device, "dtype": layer.like.dtype}
@@ -109,6 +113,8 @@ class SequenceModel(nn.Module):
         sequence: Any = inputs
         if lengths is not None:
             lengths = _checked_lengths(inputs, lengths)
+            lengths = lengths if len(lengths) else None  # torch packs no empty batch
+        if lengths is not None:
             if self.layer.slow_when_packed(inputs):
                 return self._on_padding(inputs, lengths)
             sequence = pack_padded_sequence(inputs, lengths, enforce_sorted=False)

@@ -10,6 +10,7 @@ from torch.nn.utils import parametrize
 
 from scornn import functional
 from scornn.nn import init
+from scornn.nn.checks import check_rho
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -60,9 +61,7 @@ def scaled_cayley(module: Module, name: str = "weight", *, rho: int | None = Non
     if weight.dim() != 2 or weight.shape[0] != weight.shape[1]:
         raise ValueError(f"expected a square weight, but {name!r} has shape {tuple(weight.shape)}")
     n = weight.shape[0]
-    rho = n // 2 if rho is None else rho
-    if not 0 <= rho <= n:
-        raise ValueError(f"rho must lie in 0..{n}, got {rho}")
+    rho = n // 2 if rho is None else check_rho(rho, n)
     parametrization = ScaledCayley(n, rho, weight.detach())
     v = init.cayley_rotations_(weight.new_empty(n * (n - 1) // 2), n)
     with torch.no_grad():

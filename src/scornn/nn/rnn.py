@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from scornn.nn.base import DenseRecurrentLayer
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice
+from scornn.nn.checks import check_choice, check_number
 from scornn.nn.spectral import soft_orthogonality
 from scornn.ops.activations import REAL
 
@@ -66,10 +66,11 @@ class RNN(DenseRecurrentLayer):
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         nonlinearity = self.default_nonlinearity if nonlinearity is None else nonlinearity
         self.activation = check_choice("nonlinearity", nonlinearity, REAL)
-        if not 0 <= soft_orthogonality < float("inf"):
-            raise ValueError(f"soft_orthogonality must be a finite number of at least 0, got {soft_orthogonality}")
         self.nonlinearity, self.learn_h0, self.backend = nonlinearity, learn_h0, backend
-        self.soft_orthogonality = soft_orthogonality
+        least = "a finite number of at least 0"
+        self.soft_orthogonality = check_number(
+            "soft_orthogonality", soft_orthogonality, least, lambda number: number >= 0
+        )
         self.build(device, dtype)
 
     def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:

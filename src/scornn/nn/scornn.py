@@ -10,7 +10,7 @@ from scornn.nn import init
 from scornn.nn.base import OrthogonalMatrix, OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
 from scornn.nn.cell import RecurrentCell, suffix_of
-from scornn.nn.checks import check_choice, check_integer, check_rho, check_sizes, has_values, precise
+from scornn.nn.checks import check_choice, check_integer, check_number, check_rho, check_sizes, has_values, precise
 from scornn.nn.recurrent import States
 from scornn.ops import krylov
 from scornn.ops.activations import REAL
@@ -184,14 +184,11 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
         bias_start: float = 0.0,
         backend: str = "auto",
     ) -> None:
-        if not 0 < input_scale < float("inf"):
-            raise ValueError(f"input_scale must be a positive number, got {input_scale!r}")
-        if not abs(bias_start) < float("inf"):
-            raise ValueError(f"bias_start must be a finite number, got {bias_start!r}")
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         self._settings(nonlinearity, rho, bandwidth, backend)
         self.learn_h0 = learn_h0
-        self.input_scale, self.bias_start = float(input_scale), float(bias_start)
+        self.input_scale = check_number("input_scale", input_scale, "a positive number", lambda number: number > 0)
+        self.bias_start = check_number("bias_start", bias_start)
         self.build(device, dtype)
 
     def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:

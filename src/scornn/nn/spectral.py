@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from scornn.functional import orthogonality_error, scaled_cayley, skew
+from scornn.functional import full_precision, orthogonality_error, scaled_cayley, skew
 from scornn.nn import init
 from scornn.nn.base import DenseRecurrentLayer
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice, precise
+from scornn.nn.checks import check_choice, check_number, precise
 from scornn.ops.activations import REAL
 
 
@@ -26,8 +26,9 @@ def soft_orthogonality(model: nn.Module) -> Tensor:
     for module in model.modules():
         if isinstance(module, DenseRecurrentLayer):
             for suffix in module.suffixes():
-                W = precise(module.recurrent_matrix(suffix))
-                terms.append((W.mT @ W - torch.eye(W.shape[0], dtype=W.dtype, device=W.device)).square().sum())
+                with full_precision(module.like):
+                    W = precise(module.recurrent_matrix(suffix))
+                    terms.append((W.mT @ W - torch.eye(W.shape[0], dtype=W.dtype, device=W.device)).square().sum())
     if not terms:
         raise ValueError(f"soft_orthogonality: {type(model).__name__} has no layer with a dense recurrent matrix")
     return torch.stack(terms).sum()
@@ -92,9 +93,9 @@ class SpectralRNN(DenseRecurrentLayer):
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         self.activation = check_choice("nonlinearity", nonlinearity, REAL)
-        if not 0 <= margin <= 1:
-            raise ValueError(f"margin, the largest distance of a singular value from 1, must lie in 0..1; got {margin}")
-        self.nonlinearity, self.margin, self.learn_h0, self.backend = nonlinearity, float(margin), learn_h0, backend
+        within = "margin, the largest distance of a singular value from 1,", margin, "a number in 0..1"
+        self.margin = check_number(*within, lambda number: 0 <= number <= 1)
+        self.nonlinearity, self.learn_h0, self.backend = nonlinearity, learn_h0, backend
         self.build(device, dtype)
 
     def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
