@@ -43,9 +43,37 @@ def test_formulas_are_mathml(pages: Path) -> None:
             assert not re.search(r"\\[a-z]{2}|\$|<m[io]>&</", prose), page.name
 
 
+@pytest.fixture
+def extensions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+
+
+@pytest.mark.usefixtures("extensions")
+@pytest.mark.parametrize(
+    ("latex", "part"),
+    [
+        (r"B\exp(A)", '<mi>B</mi><mo lspace="0.167em" rspace="0">exp</mo>'),  # B exp(A), not Bexp(A)
+        (r"o \odot \tanh c", '<mo lspace="0" rspace="0.167em">tanh</mo><mi>c</mi>'),
+        (r"\frac{n}{2}\log_2 n", '<msub><mo lspace="0.167em" rspace="0.167em">log</mo>'),
+        ("h_{t-1}", '<mi>t</mi><mo lspace="0" rspace="0">&#x02212;</mo><mn>1</mn>'),  # tight in a script
+        ("t-1", "<mi>t</mi><mo>&#x02212;</mo><mn>1</mn>"),
+        ("A = -A", '<mo form="prefix">&#x02212;</mo>'),
+        ("|z| - 1", "</mo><mo>&#x02212;</mo>"),
+        ("n/2", '<mo lspace="0" rspace="0">&#x0002F;</mo>'),
+        ("h_a'", "&#x02032;</mo></mrow><mi>a</mi></msub>"),  # beside its letter
+        (r"b \sim U", "<mo>&#x0223C;</mo>"),
+    ],
+)
+def test_a_formula_is_spaced_as_in_tex(latex: str, part: str) -> None:
+    import mathml
+
+    assert part in mathml.convert(latex)
+
+
 def test_a_narrow_page_breaks_lines_where_it_may(pages: Path) -> None:
     formulas = (pages / "models" / "scurnn.html").read_text(encoding="utf-8")
     assert len(re.findall(r'<div><math [^>]*display="block"', formulas)) == 4  # each of the row by itself
+    assert '<span class="whole">Ctrl-C</span>' in (pages / "commands" / "resume.html").read_text(encoding="utf-8")
     commands = (pages / "deploy.html").read_text(encoding="utf-8")
     assert '<span class="whole">--out</span>' in commands
     assert len(re.findall(r'<span class="command">(?:<span></span>)?scornn', commands)) == 7  # a hanging line each

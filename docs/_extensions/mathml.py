@@ -2,20 +2,74 @@
 
 import re
 from typing import Any
+from xml.etree.ElementTree import Element, tostring
 
 from docutils import nodes
 from latex2mathml import converter
 
 SPACE = re.compile(r"\\q?quad\b")
-BAR = '<mo stretchy="false">&#x0007C;</mo>'
-SIGN = re.compile(r"(<mrow>|(?<!&#x00029;)(?<!&#x0007C;)</mo>)<(m[io])>(&#x02212;|±)</\2>")
+FUNCTIONS = ("cos", "det", "exp", "ln", "log", "max", "sin", "tan", "tanh")
+SIGNS = ("&#x02212;", "±")
+SCRIPTED = ("msub", "msup", "msubsup")
+OPENING, CLOSING, BAR, PRIME = "&#x00028;", "&#x00029;", "&#x0007C;", "&#x02032;"
+TIGHT = (BAR, "&#x0002F;", "&#x02202;")  # | / ∂
 
 
 def convert(latex: str, display: str = "inline") -> str:
-    """MathML of a formula, spaced as in TeX: ∼ is a relation, |z| has no gaps, a minus after an operator is a sign."""
-    mathml = converter.convert(latex, display=display).replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")
-    mathml = SIGN.sub(r'\1<mo form="prefix">\3</mo>', mathml)
-    return mathml.replace(BAR, BAR.replace(">", ' lspace="0" rspace="0">', 1))
+    """MathML of a formula, spaced as in TeX: what a browser spaces otherwise is set here, sign by sign."""
+    tree = converter.convert_to_element(latex, display=display)
+    _space(tree, script=False)
+    return tostring(tree, encoding="unicode").replace("&amp;#", "&#")
+
+
+def _space(parent: Element, script: bool) -> None:
+    """Set the spaces below an element; in a script there are none."""
+    row, scripted = parent.tag in ("math", "mrow"), parent.tag in SCRIPTED
+    before: Element | None = None
+    for place, part in enumerate(parent):
+        if part.text == "&#x0007E;":  # ∼ is a relation
+            part.tag, part.text = "mo", "&#x0223C;"
+        if part.tag == "msubsup" and part[2].text == PRIME:
+            _prime(part)
+        after = parent[place + 1] if row and place + 1 < len(parent) else None
+        core = part[0] if part.tag in SCRIPTED else part
+        if scripted and place == 0:
+            pass  # spaced with its scripts, as one
+        elif core.text in FUNCTIONS:
+            core.tag = "mo"
+            _set(core, before is not None and before.tag not in ("mo", "mspace"), not _opens(after))
+        elif core.text in SIGNS and row and _begins(before):
+            core.tag = "mo"
+            core.set("form", "prefix")
+        elif core.tag == "mo" and (script or core.text in TIGHT):
+            _set(core, False, False)
+        _space(part, script or (scripted and place > 0))
+        before = part
+
+
+def _begins(before: Element | None) -> bool:
+    """Whether a term begins after an element: a minus there is a sign."""
+    return before is None or (before.tag == "mo" and before.text not in (CLOSING, BAR))
+
+
+def _opens(part: Element | None) -> bool:
+    return part is None or part.text == OPENING or part.tag == "mspace"
+
+
+def _set(operator: Element, left: bool, right: bool) -> None:
+    operator.set("lspace", "0.167em" if left else "0")
+    operator.set("rspace", "0.167em" if right else "0")
+
+
+def _prime(part: Element) -> None:
+    """A prime is raised already: it stands beside its letter, not in a script, where it would be lost."""
+    letter, index, prime = part
+    prime.tag = "mo"
+    base = Element("mrow")
+    base.extend((letter, prime))
+    _set(prime, False, False)
+    part[:] = [base, index]
+    part.tag = "msub"
 
 
 def inline(writer: Any, node: nodes.math) -> None:

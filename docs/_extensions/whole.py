@@ -1,4 +1,4 @@
-"""Figures and options stay whole: 9e-6, 98.7 %, T = 1000 and --out are not broken where a line ends."""
+"""Figures, keys and options stay whole: 9e-6, 98.7 %, T = 1000, Ctrl-C and --out are not broken where a line ends."""
 
 import re
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-FIGURE = re.compile(r"(?:\b\w = )?[−-]?\d[\d.,]*(?:e[−-]\d+| %)|\b\w = [−-]?\d[\d.,]*\d|\b\w = [−-]?\d")
+FIGURE = re.compile(r"(?:\b\w = )?[−-]?\d[\d.,]*(?:e[−-]\d+| %)|\b\w = [−-]?\d[\d.,]*\d|\b\w = [−-]?\d|\bCtrl-\w")
 COMMANDS = re.compile(r'(<div class="highlight-(?:sh|text) .*?<pre>)(.*?)\n?</pre>', re.DOTALL)
 TEXT = re.compile(r"(?<=>)[^<]+")
 HYPHENATED = re.compile(r"(?<!\S)(?=\S*-)\S{2,40}(?!\S)")
@@ -14,7 +14,7 @@ VERBATIM = (nodes.literal, nodes.literal_block, nodes.doctest_block, nodes.math,
 
 
 class Whole(SphinxPostTransform):
-    """Mark each figure of a text; the style sheet does the rest."""
+    """Mark each figure and key of a text; the style sheet does the rest."""
 
     default_priority = 900
 
