@@ -108,11 +108,19 @@ def test_a_notebook_was_run_and_drawn(notebook: Path, pages: Path) -> None:
     assert "--ink" in (pages / "_static" / "notebooks.css").read_text(encoding="utf-8")
 
 
-def test_a_cell_that_fails_fails_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+@pytest.mark.usefixtures("extensions")
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("x / 0", r"wrong.ipynb, cell 2: ZeroDivisionError"),
+        ("plt.plot([1, 2], color='C0', label='LSTM, at the start')", r"must be C1, the colour of LSTM"),
+    ],
+)
+def test_a_wrong_cell_fails_the_pages(line: str, why: str, tmp_path: Path) -> None:
     import notebooks
 
-    cells = [{"cell_type": "code", "metadata": {}, "source": [line]} for line in ("x = 1", "x / 0")]
+    lines = ("import matplotlib.pyplot as plt; x = 1", line)
+    cells = [{"cell_type": "code", "metadata": {"alt": "A line."}, "source": [line]} for line in lines]
     (tmp_path / "wrong.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8")
-    with pytest.raises(notebooks.NotebookError, match=r"wrong.ipynb, cell 2: ZeroDivisionError"):
+    with pytest.raises(notebooks.NotebookError, match=why):
         notebooks.run(tmp_path / "wrong.ipynb")

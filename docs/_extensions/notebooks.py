@@ -2,12 +2,14 @@
 
 Cells are plain Python and run in one process, in a folder that goes when the notebook ends; no kernel is needed. Shown
 are what a cell prints, the value of its last line, and the figures of pyplot, as in Jupyter. Figures are SVG in the
-page's own colours, light or dark. A cell that draws has a sentence for who cannot see it in its metadata, ``alt``.
+page's own colours, light or dark. A cell that draws has a sentence for who cannot see it in its metadata, ``alt``, and
+draws a model in its colour.
 """
 
 import ast
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -20,10 +22,13 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from docutils import nodes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 from myst_parser.parsers.sphinx_ import MystParser
 
-from scornn.report.style import LIGHT, declarations, label_decades, style, svg
+from scornn.report import models
+from scornn.report.style import LIGHT, colour_of, declarations, label_decades, style, svg
 
 FILE = "notebooks.css"
 
@@ -71,6 +76,7 @@ def _outputs(source: str, names: dict[str, Any], alt: str | None) -> Iterator[st
         if not alt:
             raise ValueError("it draws, and its metadata has no alt")
         figure = plt.figure(number)
+        _check_colours(figure)
         for axis in [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]:
             if isinstance(axis.get_major_formatter(), LogFormatter):  # not where the cell gave its own labels
                 label_decades(axis)
@@ -78,6 +84,15 @@ def _outputs(source: str, names: dict[str, Any], alt: str | None) -> Iterator[st
         width = f"max-width:{7 * figure.get_figwidth():g}rem"  # an inch is six: text a little larger than it is drawn
         yield f'```{{raw}} html\n<figure class="notebook" style="{width}">{markup}</figure>\n```'
     plt.close("all")
+
+
+def _check_colours(figure: Figure) -> None:
+    """A line that is named after a model has the colour that the model has in every report."""
+    for line in [line for axes in figure.axes for line in axes.lines]:
+        for known in map(models.look, models.names()):
+            named = re.match(rf"{re.escape(known.label)}\b", str(line.get_label()))
+            if named and to_hex(line.get_color()) != colour_of(known.colour):
+                raise ValueError(f"the line '{line.get_label()}' must be C{known.colour}, the colour of {known.label}")
 
 
 @contextmanager
