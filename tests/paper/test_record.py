@@ -347,6 +347,7 @@ def test_settings_beyond_the_paper_stand_beside_its_figure(
     text = dom(reproduction.render(found)).text
     assert "Beyond the paper: the same problem, set otherwise" in text
     assert "94 not run" in text
+    assert "0.985 (scoRNN n=512)" in reproduction.render(collect(ROOT / "results"), [ITEMS["table-mnist"]])
     assert {row["preset"] for row in records(found) if row["beyond"]} == {"pmnist-scornn-170-recipe"}
 
 

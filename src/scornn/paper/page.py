@@ -128,7 +128,11 @@ def _here(n: Number) -> Value:
 
 def _published(n: Number) -> str | float:
     assert n.published is not None
-    return n.published.value if n.published.value is not None else n.published.text
+    if n.published.value is None:
+        return n.published.text
+    if n.preset.beyond and n.published.text:  # another network's
+        return f"{number(n.published.value)} ({n.published.text})"
+    return n.published.value
 
 
 def _more_of_speech(item: Item, numbers: list[Number]) -> list[Section]:
