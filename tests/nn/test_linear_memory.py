@@ -78,7 +78,7 @@ def test_only_a_linear_scornn_converts() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"rho": 5}, ValueError, r"0\.\.4 for hidden_size=4; got 5"),
+        ({"rho": 5}, ValueError, r"0\.\.4, the size of W; got 5"),
         ({"rho": True}, TypeError, "bool"),
         ({"rho": [1, 2]}, ValueError, "each of the 1 layers"),
         ({"start": "haar"}, ValueError, "unknown start 'haar'"),

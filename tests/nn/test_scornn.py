@@ -230,7 +230,7 @@ class TestParametrization:
             scornn.parametrizations.scaled_cayley(nn.RNN(4, 4), "weight_hh_l0")
         with pytest.raises(ValueError, match=r"square weight, but 'weight' has shape \(4, 3\)"):
             scornn.parametrizations.scaled_cayley(nn.Linear(3, 4))
-        with pytest.raises(ValueError, match=r"rho must lie in 0\.\.4, got 5"):
+        with pytest.raises(ValueError, match=r"rho, .*, must lie in 0\.\.4, the size of W; got 5"):
             scornn.parametrizations.scaled_cayley(nn.Linear(4, 4), rho=5)
         with pytest.raises(ValueError, match="no parameter 'wait'"):
             scornn.parametrizations.scaled_cayley(nn.Linear(4, 4), "wait")

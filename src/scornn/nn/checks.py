@@ -58,7 +58,7 @@ def check_rho(rho: Any, n: int) -> int:
     if isinstance(rho, bool) or not isinstance(rho, int):
         raise TypeError(f"rho should be of type int, got: {type(rho).__name__}")
     if not 0 <= rho <= n:
-        raise ValueError(f"rho, the number of −1 in D, must lie in 0..{n} for hidden_size={n}; got {rho}")
+        raise ValueError(f"rho, the number of −1 in D, must lie in 0..{n}, the size of W; got {rho}")
     return rho
 
 
