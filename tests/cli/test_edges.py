@@ -33,6 +33,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--out="], 2, "--out is empty: expected a path"),
         (["--model", "lstm", "--rho", "2"], 2, "model.options.rho: lstm takes no rho; its options are num_layers"),
         (["--set", "model.options.speed=2"], 2, "scornn takes no speed; its options are num_layers, nonlinearity"),
+        (["--set", "model.options.bias=no"], 2, "model.options.bias = 'no': expected true or false"),
+        (["--set", "model.options.bidirectional=1"], 2, "model.options.bidirectional = 1: expected true or false"),
         (["--set", "a" + ".a" * 5000 + "=1"], 2, "more than 32 tables in each other"),
         (["--set", "seed=" + "[" * 5000 + "]" * 5000], 2, "more than 32 tables in each other"),
         (["--config", "deep.json"], 2, "deep.json"),

@@ -81,6 +81,8 @@ def test_the_average_of_a_stored_unitary_matrix_is_put_back_on_its_manifold(smal
 def test_a_model_whose_parameters_change_their_meaning_has_none(small: Small, tmp_path: Path) -> None:
     config = small(model={"name": "dtriv", "hidden": 6}, optimizer__average={"decay": 0.9})
     assert "average" not in start(config, tmp_path / "run").summary
+    with pytest.raises(CheckpointError, match=r"has no averaged weights: those of dtriv cannot be averaged"):
+        program.evaluate(tmp_path / "run", weights="average")
 
 
 @pytest.mark.parametrize("best", [False, True])

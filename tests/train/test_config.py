@@ -40,6 +40,17 @@ Small = Callable[..., Config]
         ("optimizer.rest.lr", False, r"optimizer\.rest\.lr = false: expected a finite number"),
         ("optimizer.rest.decay", 1.0, r"optimizer\.rest\.decay = 1\.0: expected a finite number >= 0 and < 1"),
         ("optimizer.rest.kind", "adma", r'optimizer\.rest\.kind = "adma": expected one of adam, adamw, rmsprop, sgd'),
+        ("optimizer.recurrent.weight_decay", 0.1, r"weight_decay = 0\.1: only adam and adamw take it, not rmsprop"),
+        (
+            "optimizer.recurrent",
+            {"kind": "sgd", "lr": 1, "decay": 0.9},
+            r"optimizer\.recurrent\.decay = 0\.9: only rmsprop, adam, adamw and stiefel-rms take it, not sgd",
+        ),
+        (
+            "optimizer.recurrent",
+            {"kind": "stiefel", "lr": 1, "eps": 0.1},
+            r"optimizer\.recurrent\.eps = 0\.1: only .* take it, not stiefel",
+        ),
         ("optimizer.recurrent", {}, r"optimizer\.recurrent\.kind is missing: expected one of adam"),
         ("task.name", "sorting", r'task\.name = "sorting": expected one of adding, copying'),
         ("task.length", 0, r"task\.length = 0: expected an integer from"),

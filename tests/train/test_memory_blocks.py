@@ -75,12 +75,30 @@ def test_there_is_no_onnx_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "a MemoryBlocks cannot be frozen" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["model.read=mean", "model.readout={ width = 4, norm = true }"])
+@pytest.mark.parametrize(
+    "option", ["model.read=mean", "model.readout={ width = 4, norm = true }", "model.options.stride=2"]
+)
 def test_a_target_at_every_step_is_read_by_itself(
     option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert train("copying", tmp_path / "run", option) == 2
     assert "has a target at every step" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_stride_is_a_divisor_of_the_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("adding", tmp_path / "run", "model.options.stride=7") == 2
+    assert "model.options.stride = 7: expected a divisor of the 8 steps of adding" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("batch", "alone"), [(1, "a batch"), (39, "the last batch")])
+def test_one_sample_cannot_be_batch_normalised(
+    batch: int, alone: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("model.readout={ width = 4, norm = true }", f"task.batch={batch}")
+    assert train("adding", tmp_path / "run", *options) == 2
+    assert f"model.readout.norm = true: {alone} of training has 1 sample" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

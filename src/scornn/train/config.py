@@ -69,6 +69,11 @@ class StepRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     weight_decay: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
+_MOMENTS = ("rmsprop", "adam", "adamw", "stiefel-rms")
+_TAKEN_BY = {"decay": _MOMENTS, "eps": _MOMENTS, "weight_decay": ("adam", "adamw")}
+"""The rules that a number of a rule is for; others would pass it over."""
+
+
 class Average(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An exponential average of the parameters, kept beside the run and evaluated beside it; the run does not see it.
 
@@ -258,6 +263,14 @@ def _check_together(config: Config) -> None:
             f"model.options.rho = {rho!r}: expected an integer from 0 to {n} (model.hidden), "
             'or a fraction of it such as "n/2"'
         )
+    for name, rule in (("rest", config.optimizer.rest), ("recurrent", config.optimizer.recurrent)):
+        for key, kinds in _TAKEN_BY.items():
+            value = getattr(rule, key)
+            if value and rule.kind not in kinds:
+                *others, last = kinds
+                raise UsageError(
+                    f"optimizer.{name}.{key} = {value:g}: only {', '.join(others)} and {last} take it, not {rule.kind}"
+                )
     if (schedule := config.optimizer.schedule) is not None:
         key = "optimizer.schedule.every"
         if schedule.kind == "halving" and schedule.every is None:

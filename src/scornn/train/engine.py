@@ -65,8 +65,9 @@ def build_model(config: Config, task: Task, network: type[SequenceModel] = Seque
     except (ValueError, TypeError) as error:
         raise UsageError(f"model.name = {model.name}, model.options = {model.options}: {error}") from None
     readout: dict[str, Any] = {} if model.readout is None else msgspec.structs.asdict(model.readout)
-    if task.read == "all" and (model.read == "mean" or readout.get("norm")):
-        key = "model.read = mean" if model.read else "model.readout.norm = true"
+    strided = f"model.options.stride = {layer.stride}" if layer.stride > 1 else ""
+    if task.read == "all" and (model.read == "mean" or readout.get("norm") or strided):
+        key = "model.read = mean" if model.read else strided or "model.readout.norm = true"
         raise UsageError(f"{key}: {task.name} has a target at every step, so every output is read by itself")
     readout["input_dropout"] = model.input_dropout
     given = {key: value for key, value in readout.items() if value is not None}
@@ -78,17 +79,21 @@ _NOT_OPTIONS = {"input_size", "hidden_size", "batch_first", "device", "dtype", "
 
 def _check_options(name: str, kind: type, given: Mapping[str, Any]) -> None:
     """Refuse what a layer does not take, in the user's words."""
-    known: list[str] = []
+    known: dict[str, Any] = {}
     for base in kind.__mro__:  # a constructor with **kwargs hands them on
         own = vars(base).get("__init__")
         parameters = inspect.signature(own).parameters.values() if own else []
-        known += [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        for p in parameters:
+            if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD):
+                known.setdefault(p.name, p.default)
         if parameters and not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
-    takes = [word for word in dict.fromkeys(known) if word not in {*_NOT_OPTIONS, "self", "mode"}]
-    for key in given:
+    takes = [word for word in known if word not in {*_NOT_OPTIONS, "self", "mode"}]
+    for key, value in given.items():
         if key not in takes:
             raise UsageError(f"model.options.{key}: {name} takes no {key}; its options are {', '.join(takes)}")
+        if isinstance(known[key], bool) and not isinstance(value, bool):
+            raise UsageError(f"model.options.{key} = {value!r}: expected true or false")
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -150,6 +155,28 @@ class Engine:
     def optimizers(self) -> dict[str, Optimizer]:
         """Of the groups of parameters. Made when they are first asked for: torch imports its compiler for them."""
         return {group["name"]: make_optimizer(group, self._rules[group["name"]]) for group in self._groups}
+
+    def check_batches(self) -> None:
+        """Refuse, before training, batches on which it would fail."""
+        task, stride, processes = self.task, self.model.layer.stride, self.world.size
+        if stride > 1:
+            first = task.batch("train", 0, 0)
+            if first.lengths is not None or len(first.inputs) % stride:
+                expected = (
+                    f"a divisor of the {len(first.inputs)} steps" if first.lengths is None else "1 for the lengths"
+                )
+                raise UsageError(f"model.options.stride = {stride}: expected {expected} of {task.name}")
+        if any(isinstance(module, nn.BatchNorm1d) for module in self.model.head.modules()):
+            sizes = {"a batch": task.batch_size("train")}
+            if self._total >= self._steps_per_epoch:
+                sizes["the last batch"] = (task.size("train") - 1) % task.batch_size("train") + 1
+            for which, size in sizes.items():
+                if size // processes < 2:
+                    raise UsageError(
+                        f"model.readout.norm = true: {which} of training has {size} sample{'s' * (size > 1)} for "
+                        f"{processes} process{'es' * (processes > 1)}, and one alone cannot be normalised; choose "
+                        "another task.batch"
+                    )
 
     def step(self, epoch: int, number: int, stop: bool = False, clock: Clock | None = None) -> Outcome:
         """Batch ``number`` of ``epoch``, forward, backward, update.

@@ -111,6 +111,7 @@ class Trainer:
         self._data = task.fingerprint()
         self._unlogged: list[str] = []
         self._check_stop_when()
+        self.engine.check_batches()
 
     def attach(self, run: Run, display: Callable[[Figures], Silent] = Silent) -> None:
         """Write in this run directory from now on, and show progress on this display."""

@@ -143,5 +143,11 @@ def _asked_for(stored: Stored, best: bool, weights: Weights) -> Stored:
 def _stored(saved: checkpoint.Checkpoint, config: Config, weights: Weights, best: bool, run: Path) -> Stored:
     tensors = saved.model if weights == "raw" else state.average_of(saved.training)
     if not tensors:
-        raise CheckpointError(f"{saved.path} has no averaged weights: its run was made without optimizer.average")
+        asked = config.optimizer.average is not None
+        why = (
+            f"those of {config.model.name} cannot be averaged"
+            if asked
+            else "its run was made without optimizer.average"
+        )
+        raise CheckpointError(f"{saved.path} has no averaged weights: {why}")
     return Stored(saved.path, config, saved.step, tensors, weights, best, durable.read_object(run / "summary.json"))
