@@ -17,7 +17,8 @@ def _has_hooks(module: nn.Module) -> bool:
     return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
 
 
-def _checked_lengths(inputs: Tensor, lengths: Tensor | Sequence[int]) -> Tensor:
+def checked_lengths(inputs: Tensor, lengths: Tensor | Sequence[int]) -> Tensor:
+    """The steps that count of each sequence of ``inputs (T, B, m)``, as a tensor."""
     if inputs.dim() != 3:
         raise RuntimeError(f"lengths are for inputs (T, B, m), got {inputs.dim()}-D inputs")
     steps, batch = inputs.shape[:2]
@@ -112,7 +113,7 @@ class SequenceModel(nn.Module):
             inputs = inputs._replace(data=dropped(inputs.data)) if packed else dropped(inputs)
         sequence: Any = inputs
         if lengths is not None:
-            lengths = _checked_lengths(inputs, lengths)
+            lengths = checked_lengths(inputs, lengths)
             lengths = lengths if len(lengths) else None  # torch packs no empty batch
         if lengths is not None:
             if self.layer.slow_when_packed(inputs):

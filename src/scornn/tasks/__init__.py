@@ -3,6 +3,7 @@
 from scornn.tasks.adding import Adding, AddingConfig
 from scornn.tasks.base import Batch, Task, TaskConfig
 from scornn.tasks.catalogue import TASKS, make, task
+from scornn.tasks.contract import check
 from scornn.tasks.copying import Copying, CopyingConfig
 from scornn.tasks.pixel_mnist import PixelMnist, PixelMnistConfig
 from scornn.tasks.speech import Speech, SpeechConfig
@@ -20,6 +21,7 @@ __all__ = [
     "SpeechConfig",
     "Task",
     "TaskConfig",
+    "check",
     "make",
     "task",
 ]

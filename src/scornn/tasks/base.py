@@ -17,7 +17,7 @@ class Batch:
 
     Args:
         inputs: (T, B, m) float32.
-        targets: (T, B, ...) for a target at every step, (B,) for one at the end.
+        targets: (T, B, ...) for a target at every step, (B, ...) for one at the end.
         lengths: (B,) int64 on the CPU, the steps of each sample that count, or None where all T do.
         padded: the steps to which a protocol pads every sample when it averages, where one does.
     """
@@ -39,7 +39,8 @@ class Batch:
         if world_size == 1:
             return self
         own = slice(rank, None, world_size)
-        targets = self.targets[own] if self.targets.dim() == 1 else self.targets[:, own]
+        at_every_step = self.targets.shape[:2] == self.inputs.shape[:2]
+        targets = self.targets[:, own] if at_every_step else self.targets[own]
         lengths = None if self.lengths is None else self.lengths[own]
         return replace(self, inputs=self.inputs[:, own], targets=targets, lengths=lengths)
 

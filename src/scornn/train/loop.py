@@ -13,7 +13,7 @@ from typing import Any
 
 from scornn import ops, plugins
 from scornn.errors import CheckpointError, DivergedError, UsageError
-from scornn.tasks import Task
+from scornn.tasks import Task, check
 from scornn.tasks.catalogue import name_of
 from scornn.train import checkpoint, progress, provenance, state
 from scornn.train.config import Config, build, config_hash, differences, to_table
@@ -98,6 +98,7 @@ class Trainer:
 
     def __init__(self, config: Config, task: Task, world: World, clock: Clock | None = None) -> None:
         self.config, self.task, self.world, self.clock = config, task, world, clock
+        check(task)
         self.engine = Engine(config, task, world)
         _ = self.engine.optimizers  # a rule that does not fit is refused before anything is written
         self.ledger = Ledger()

@@ -1,0 +1,79 @@
+"""What every task promises, looked at before a run is made: one that breaks it is refused with a sentence."""
+
+import torch
+from torch import Tensor
+
+from scornn.errors import ScornnError, UsageError
+from scornn.nn.model import checked_lengths
+from scornn.tasks.base import Batch, Task
+
+_CHOICES = {"read": ("all", "last"), "goal": ("max", "min")}
+_MANY = 1 << 24
+"""Outputs from which the loss of one sample is enough."""
+
+
+def check(task: Task) -> None:
+    """Refuse a task that is not what :class:`Task` says: its members, and the first batch of each split."""
+    for member, choices in _CHOICES.items():
+        if (found := getattr(task, member, None)) not in choices:
+            raise UsageError(f"the task {task.name}: {member} = {found!r}; expected one of {', '.join(choices)}")
+    if not {"train", "test"} <= set(task.splits):
+        raise UsageError(f"the task {task.name}: splits = {task.splits!r}; expected train and test among them")
+    for split in task.splits:
+        try:
+            _check_split(task, split)
+        except (ScornnError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"the task {task.name} fails on its first batch of {split}: {type(error).__name__}: {error}"
+            ) from error
+
+
+def _check_split(task: Task, split: str) -> None:
+    if (size := task.size(split)) < 1:
+        raise UsageError(f"the task {task.name}: size({split!r}) is {size}; expected at least 1")
+    batch = task.batch(split, 0, 0)
+    _check_batch(task, split, batch)
+    steps = batch.inputs.shape[:1] if task.read == "all" else ()
+    if batch.inputs.shape[0] * batch.size * task.output_size > _MANY:
+        batch = batch.shard(0, batch.size)
+    outputs = torch.zeros(*steps, batch.size, task.output_size)
+    total, count = task.loss(outputs, batch)
+    if not isinstance(total, Tensor) or total.dim() or not count > 0:
+        raise UsageError(
+            f"the task {task.name}: loss() is {(total, count)!r}; expected a tensor, the sum, and its count"
+        )
+    metrics = task.measure(outputs, batch)
+    if missing := {"loss", task.headline} - set(metrics):
+        raise UsageError(
+            f"the task {task.name}: measure() has no {' and no '.join(sorted(missing))}; expected loss and the headline"
+        )
+    for name, pair in metrics.items():
+        numbers = isinstance(pair, tuple | list) and [number for number in pair if isinstance(number, int | float)]
+        if not numbers or len(numbers) != 2:
+            raise UsageError(
+                f"the task {task.name}: measure()[{name!r}] is {pair!r}; expected two numbers, sum and count"
+            )
+
+
+def _check_batch(task: Task, split: str, batch: Batch) -> None:
+    def refuse(what: str, found: object) -> None:
+        raise UsageError(f"the task {task.name}, first batch of {split}: expected {what}; got {found}")
+
+    if not isinstance(batch, Batch):
+        refuse("a Batch", type(batch).__name__)
+    for tensor in (batch.inputs, batch.targets):
+        if not isinstance(tensor, Tensor):
+            refuse("inputs and targets that are tensors", type(tensor).__name__)
+    inputs, targets = batch.inputs, batch.targets
+    if inputs.dtype != torch.float32:
+        refuse("inputs in torch.float32", inputs.dtype)
+    if inputs.dim() != 3 or inputs.shape[2] != task.input_size:
+        refuse(f"inputs (T, B, {task.input_size})", tuple(inputs.shape))
+    if targets.shape[:1] != inputs.shape[1:2] and targets.shape[:2] != inputs.shape[:2]:
+        refuse(
+            "inputs (T, B, m) with targets (B, …) or (T, B, …)", f"{tuple(inputs.shape)} with {tuple(targets.shape)}"
+        )
+    if batch.lengths is not None:
+        checked_lengths(inputs, batch.lengths)

@@ -1,0 +1,90 @@
+"""A task of one's own that breaks its promise is refused with a sentence, before a run is made."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from scornn.errors import UsageError
+from scornn.tasks import Batch, Task, check
+
+
+class Own(Task):
+    """As in docs/extending.md, with one thing changed."""
+
+    name = "own"
+    input_size, output_size, read = 1, 2, "last"
+    splits = ("train", "test")
+    baseline, headline, goal = math.log(2), "accuracy", "max"
+
+    def __init__(self, **changes: Any) -> None:
+        self.changes = changes
+        for name in ("read", "goal", "splits", "headline"):
+            if name in changes:
+                setattr(self, name, changes[name])
+
+    def size(self, split: str) -> int:
+        return int(self.changes.get("size", 3))
+
+    def batch_size(self, split: str) -> int:
+        return 3
+
+    def batch(self, split: str, epoch: int, step: int) -> Batch:
+        given = {"inputs": torch.zeros(5, 3, 1), "targets": torch.tensor([0, 1, 0]), "lengths": None, **self.changes}
+        made = Batch(given["inputs"], given["targets"], given["lengths"])
+        result: Batch = self.changes.get("batch", made)
+        return result
+
+    def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
+        made = F.cross_entropy(outputs, batch.targets, reduction="sum"), batch.size
+        result: tuple[Tensor, int] = self.changes.get("loss", made)
+        return result
+
+    def measure(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
+        result: dict[str, tuple[float, float]] = self.changes.get("measure", {"loss": (1.0, 3), "accuracy": (2, 3)})
+        return result
+
+
+def test_one_that_keeps_it() -> None:
+    check(Own())
+    check(Own(lengths=torch.tensor([5, 1, 2])))
+    check(Own(lengths=[5, 1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"read": "first"}, "read = 'first'; expected one of all, last"),
+        ({"goal": "more"}, "goal = 'more'; expected one of max, min"),
+        ({"splits": ("train",)}, "expected train and test among them"),
+        ({"headline": "f1"}, r"measure\(\) has no f1; expected loss and the headline"),
+        ({"size": 0}, r"size\('train'\) is 0; expected at least 1"),
+        ({"batch": (1, 2)}, "expected a Batch; got tuple"),
+        ({"inputs": torch.zeros(5, 3, 1).numpy()}, "tensors; got ndarray"),
+        ({"inputs": torch.zeros(5, 3, 1).double()}, "inputs in torch.float32; got torch.float64"),
+        ({"inputs": torch.zeros(5, 3)}, r"inputs \(T, B, 1\); got \(5, 3\)"),
+        ({"inputs": torch.zeros(3, 5, 1)}, r"targets \(B, …\) or \(T, B, …\); got \(3, 5, 1\) with \(3,\)"),
+        ({"targets": torch.tensor([0, 1, 7])}, "fails on its first batch of train: IndexError: Target 7"),
+        ({"lengths": torch.tensor([5, 1, 9])}, r"lengths must lie in 1\.\.5"),
+        ({"loss": torch.tensor(1.0)}, "fails on its first batch of train: TypeError"),
+        ({"loss": (1.0, 3)}, r"loss\(\) is \(1\.0, 3\); expected a tensor, the sum, and its count"),
+        ({"loss": (torch.tensor(1.0), 0)}, r"loss\(\) is \(tensor\(1\.\), 0\); expected a tensor"),
+        ({"measure": {"accuracy": (2, 3)}}, r"measure\(\) has no loss"),
+        ({"measure": {"loss": 1.0, "accuracy": (2, 3)}}, r"measure\(\)\['loss'\] is 1\.0; expected two numbers"),
+        ({"measure": {"loss": (torch.tensor(1.0), 3), "accuracy": (2, 3)}}, "expected two numbers"),
+    ],
+    ids=str,
+)
+def test_what_breaks_it_is_named(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        check(Own(**changes))
+
+
+def test_targets_of_several_numbers_at_the_end_are_shared_out_by_sample() -> None:
+    batch = Batch(torch.zeros(5, 4, 1), torch.arange(8.0).view(4, 2))
+    assert batch.shard(1, 2).targets.tolist() == [[2, 3], [6, 7]]
+    every = Batch(torch.zeros(5, 4, 1), torch.arange(20.0).view(5, 4))
+    assert every.shard(1, 2).targets[0].tolist() == [1, 3]
