@@ -61,6 +61,8 @@ def extensions(monkeypatch: pytest.MonkeyPatch) -> None:
         ("|z| - 1", "</mo><mo>&#x02212;</mo>"),
         ("n/2", '<mo lspace="0" rspace="0">&#x0002F;</mo>'),
         ("h_a'", "&#x02032;</mo></mrow><mi>a</mi></msub>"),  # beside its letter
+        ("A' = B", '<mrow><mi>A</mi><mo lspace="0" rspace="0">&#x02032;</mo></mrow>'),
+        (r"\begin{pmatrix} \cos θ \end{pmatrix}", '<mo lspace="0" rspace="0.167em">cos</mo><mi>θ</mi>'),
         (r"b \sim U", "<mo>&#x0223C;</mo>"),
     ],
 )

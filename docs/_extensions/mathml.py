@@ -10,6 +10,7 @@ from latex2mathml import converter
 SPACE = re.compile(r"\\q?quad\b")
 FUNCTIONS = ("cos", "det", "exp", "ln", "log", "max", "sin", "tan", "tanh")
 SIGNS = ("&#x02212;", "±")
+ROWS = ("math", "mrow", "mtd", "msqrt")
 SCRIPTED = ("msub", "msup", "msubsup")
 OPENING, CLOSING, BAR, PRIME = "&#x00028;", "&#x00029;", "&#x0007C;", "&#x02032;"
 TIGHT = (BAR, "&#x0002F;", "&#x02202;")  # | / ∂
@@ -24,12 +25,12 @@ def convert(latex: str, display: str = "inline") -> str:
 
 def _space(parent: Element, script: bool) -> None:
     """Set the spaces below an element; in a script there are none."""
-    row, scripted = parent.tag in ("math", "mrow"), parent.tag in SCRIPTED
+    row, scripted = parent.tag in ROWS, parent.tag in SCRIPTED
     before: Element | None = None
     for place, part in enumerate(parent):
         if part.text == "&#x0007E;":  # ∼ is a relation
             part.tag, part.text = "mo", "&#x0223C;"
-        if part.tag == "msubsup" and part[2].text == PRIME:
+        if part.tag in ("msup", "msubsup") and part[-1].text == PRIME:
             _prime(part)
         after = parent[place + 1] if row and place + 1 < len(parent) else None
         core = part[0] if part.tag in SCRIPTED else part
@@ -63,12 +64,15 @@ def _set(operator: Element, left: bool, right: bool) -> None:
 
 def _prime(part: Element) -> None:
     """A prime is raised already: it stands beside its letter, not in a script, where it would be lost."""
-    letter, index, prime = part
+    letter, *index, prime = part
     prime.tag = "mo"
+    _set(prime, False, False)
+    if not index:
+        part.tag = "mrow"
+        return
     base = Element("mrow")
     base.extend((letter, prime))
-    _set(prime, False, False)
-    part[:] = [base, index]
+    part[:] = [base, *index]
     part.tag = "msub"
 
 
