@@ -148,3 +148,15 @@ def test_a_directory_is_no_file(path: str, tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(StorageError, match=r"cannot write .*: Is a directory"):
         durable.write_text(path, "x")
     assert [*tmp_path.iterdir()] == [tmp_path / "folder"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_device_or_pipe_is_not_replaced(tmp_path: Path) -> None:
+    """Where a root may, `--out /dev/null` would have made a file of it, for every process of the machine."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(StorageError, match=rf"cannot write .*/{name}: it is a device or a pipe"):
+            durable.write_text(tmp_path / name, "x")
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe"]

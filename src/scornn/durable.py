@@ -107,6 +107,8 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     with storage_errors(path):
         if path.is_dir():  # "." and "/" have no name to make another of
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if path.exists() and not path.is_file():  # a device such as /dev/null would become a file
+            raise StorageError(f"cannot write {path}: it is a device or a pipe; expected the name of a file")
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
         own = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | own, 0o666)

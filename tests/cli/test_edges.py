@@ -160,3 +160,11 @@ def test_an_interrupt_during_imports_is_quiet() -> None:
     code += "builtins.__import__ = hit\nfrom scornn.cli import main\nsys.exit(main(['train', 'copying']))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_a_page_replaces_pages_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "copying", *TINY, "--out", "run", "--quiet"]) == 0
+    before = Path("run/metrics.jsonl").read_bytes()
+    assert main(["report", "run", "--out", "run/metrics.jsonl"]) == 2
+    assert "run/metrics.jsonl is there already and is not called .html" in capsys.readouterr().err
+    assert Path("run/metrics.jsonl").read_bytes() == before

@@ -90,6 +90,8 @@ def write_page(path: str, text: str) -> None:
     """Write a page and say where it is."""
     from scornn import durable
 
+    if Path(path).is_file() and Path(path).suffix not in (".html", ".htm"):
+        raise UsageError(f"{path} is there already and is not called .html: it would be replaced; choose another name")
     durable.write_text(path, text)
     print(f"{path} ({len(text.encode()) / 1e6:.1f} MB): open it in a browser")
 

@@ -162,6 +162,8 @@ def _report(argv: list[str]) -> int:
         record_file = out.suffix == ".json"
         text = record.to_json(found) if record_file else page(found)
     if record_file:
+        if out.is_file():
+            record.read(out)  # what is no record is not replaced by one
         durable.write_text(out, text)
         print(f"{out}: make its page with scornn sweep report {shlex.quote(str(out))}")
     else:
