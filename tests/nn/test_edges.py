@@ -240,8 +240,9 @@ class TestAsTorchRNN:
         cell = scornn.ScoRNNCell(3, 5)
         nn.init.normal_(cell.weight_ih)
         x, h = torch.randn(2, 3), torch.randn(2, 5)
+        expected = cell(x, h)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert torch.equal(cell(x, h), cell(x, h).float())
+            assert torch.equal(cell(x, h), expected)
             assert cell(x.bfloat16(), h.bfloat16()).dtype == torch.float32
         with pytest.raises(ValueError, match="dtype"):
             cell(x.double())
@@ -529,3 +530,17 @@ def test_an_option_that_is_no_number_is_named(name: str, option: str, wrong: Any
 def test_rho_of_a_parametrization_is_an_integer(rho: Any) -> None:
     with pytest.raises(TypeError, match="rho should be of type int"):
         scornn.parametrizations.scaled_cayley(nn.Linear(4, 4), rho=rho)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("steps", [1, 3])
+@names
+def test_a_frozen_layer_keeps_its_precision_under_autocast(name: str, steps: int, plain: bool) -> None:
+    """As every layer: a state of many frames, each rounded to bfloat16, is lost."""
+    layer, x = build(name, 3, 8), torch.randn(steps, 2, 3)
+    if layer.kind is None:
+        pytest.skip(f"{name} has no frozen form")
+    frozen = layer.frozen(plain=plain)
+    expected = frozen(x)[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(frozen(x)[0], expected)

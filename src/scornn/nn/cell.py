@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from scornn import ops
-from scornn.functional import under_autocast
+from scornn.functional import full_precision, under_autocast
 from scornn.nn.base import DenseRecurrentLayer, RecurrentMatrix
 from scornn.nn.checks import check_integer
 from scornn.ops.activations import ACTIVATIONS
@@ -48,7 +48,8 @@ class RecurrentCell(RecurrentMatrix):
             raise RuntimeError(f"Input batch size {x.shape[1]} doesn't match hidden batch size {h.shape[0]}")
         W, U, b = self.operands("", x)
         if self.backend == "auto":  # done before a call of the kernel has begun
-            h_n = ACTIVATIONS[self.activation].value(torch.addmm(x[0] @ U.mT, h, W.mT), b)
+            with full_precision(x):
+                h_n = ACTIVATIONS[self.activation].value(torch.addmm(x[0] @ U.mT, h, W.mT), b)
         else:
             _, h_n = ops.recurrence(x, h, W, U, b, activation=self.activation, backend=self.backend)
         return h_n if input.dim() == 2 else h_n.squeeze(0)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from scornn.functional import full_precision
 from scornn.nn.base import DenseRecurrentLayer
 from scornn.nn.layer import RecurrentLayer
 from scornn.ops import gated, native
@@ -86,6 +87,13 @@ class FrozenLayer(DenseRecurrentLayer):
         one = x.shape[0] == 1 and batch_sizes is None and self.backend == "auto" and not torch.compiler.is_compiling()
         if not one and not self.plain and self.kind in ACTIVATIONS:
             return super().run(suffix, x, h0, batch_sizes, reverse)
+        with full_precision(x):
+            return self._run(suffix, x, h0, batch_sizes, reverse, one)
+
+    def _run(
+        self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool, one: bool
+    ) -> tuple[Tensor, Any]:
+        """One frame, a layer with gates, or a loop of torch's operators."""
         state, of = h0 if isinstance(h0, tuple) else (h0,), self.recurrence(suffix)
         if one:
             last = list(_step(of, *_added(of, x[0]), state))
