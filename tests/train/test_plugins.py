@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import scornn
 from scornn import plugins
 from scornn.cli import main
 from scornn.nn.catalogue import MODELS
@@ -115,3 +116,19 @@ def test_installed_packages_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> 
     plugins.load([])
     plugins._load_installed.cache_clear()
     assert asked == ["mine"]
+
+
+def test_a_task_may_know_its_sizes_from_its_data_alone() -> None:
+    text = Path("first.py").read_text()
+    sizes = 'input_size, output_size, read = 1, 2, "last"'
+    assert sizes in text
+    own = text.replace(sizes, 'read = "last"')
+    own = own.replace(
+        "        self.config = config\n",
+        "        self.config = config\n        self.input_size, self.output_size = 1, 2\n",
+    )
+    Path("first.py").write_text(own)
+    command = "train first --plugin first.py --iterations 2 --threads 1 --tensorboard off --quiet --out run"
+    assert main(command.split()) == 0
+    network = scornn.load("run")
+    assert (network.task.input_size, network.task.output_size, network.task.read) == (1, 2, "last")

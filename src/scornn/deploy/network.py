@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -15,7 +15,7 @@ from scornn.errors import UsageError
 from scornn.nn import SequenceModel
 from scornn.tasks.catalogue import find as find_task
 from scornn.tasks.catalogue import name_of
-from scornn.train.engine import Weights, build_model
+from scornn.train.engine import Weights, build_model, make_task
 from scornn.train.weights import Stored, find
 
 
@@ -82,8 +82,10 @@ def load(
 def of(stored: Stored, device: torch.device | str = "cpu") -> Network:
     """The network that stored weights belong to."""
     name = name_of(stored.config.task)
-    kind = find_task(name).kind
-    task = Task(name, kind.input_size, kind.output_size, kind.read, kind.headline, kind.goal)
+    kind, members = find_task(name).kind, [field.name for field in fields(Task)][1:]
+    # A task of one's own may know its sizes from its data alone.
+    said = kind if all(hasattr(kind, member) for member in members) else make_task(stored.config)
+    task = Task(name, *(getattr(said, member) for member in members))
     with torch.random.fork_rng(devices=[]):  # building draws weights, which are then replaced
         network = cast(Network, build_model(stored.config, cast(Any, task), Network))
     stored.put_into(network)
