@@ -164,6 +164,8 @@ BAD = [
     ("model.options.rho=..3", 2, "found nothing at an end"),
     ("optimizer.rest.lr=n/2,1", 2, '"n/2": expected a finite number'),
     ("task.length=5,5", 2, "given twice"),
+    ("optimizer.rest.lr=0.1,1e-1", 2, "0.1 is given twice"),
+    ("model.options.learn_h0=1,true", 2, "given twice"),
     ("x", 2, "expected key=value"),
 ]
 

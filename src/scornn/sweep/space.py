@@ -81,7 +81,7 @@ def _axis(text: str, settings: Mapping[str, Any]) -> Axis:
             raise UsageError(f"--over {text}: {item} is no single value; expected a number, a word, true or false")
         if isinstance(choice, float) and not math.isfinite(choice):
             raise UsageError(f"--over {text}: {item}: expected a finite number")
-        if items.count(item) > 1:
+        if choices.count(choice) > 1:  # by value: 1, 1.0 and true are one to the study
             raise UsageError(f"--over {text}: {item} is given twice; expected once")
     return Axis(key, text, choices)
 
