@@ -168,3 +168,20 @@ def test_a_stride_in_half_precision(dtype: torch.dtype, backend: str) -> None:
     output, h_n = layer(x)
     assert output.dtype == h_n.dtype == dtype
     torch.testing.assert_close(output.float(), layer.float()(x.float())[0], rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("backend", ["auto", "manual", "naive"])
+@pytest.mark.parametrize("use", ["forward", "last"])
+def test_what_does_not_belong_together_is_refused(use: str, backend: str) -> None:
+    """The kernel wrote beyond a state of another batch, into the memory of others."""
+    block, x, h0 = MemoryBlock(3, 8, 5, backend=backend), torch.zeros(6, 2, 3), torch.zeros(2, 8)
+    run = getattr(block, use)
+    for wrong in (torch.zeros(3, 8), torch.zeros(1, 8), torch.zeros(2, 4)):
+        with pytest.raises(ValueError, match=r"expected h0 of shape \(2, 8\), got"):
+            run(x, wrong)
+    with pytest.raises(ValueError, match=r"x is torch\.float32 on cpu, but h0 is torch\.float64"):
+        run(x, h0.double())
+    with pytest.raises(ValueError, match=r"expected x with 3 dimensions and at least one step"):
+        run(x[:0], h0)
+    with pytest.raises(ValueError, match=r"expected x with 3 dimensions"):
+        run(x[:, 0], h0)

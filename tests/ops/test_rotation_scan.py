@@ -117,4 +117,4 @@ def test_rounding_after_ten_thousand_steps(way: str) -> None:
 def test_wrong_batch_sizes_are_refused() -> None:
     _, h0, bank, U, b = operands(1, 2, 1, 4, 0, False)
     with pytest.raises(ValueError, match="batch_sizes of a PackedSequence"):
-        bank_scan.every_state(torch.zeros(3, 1, dtype=F64), h0, bank, U, b, torch.tensor([1, 2]), False, "native")
+        bank_scan.every_state(torch.zeros(3, 1, dtype=F64), h0[:1], bank, U, b, torch.tensor([1, 2]), False, "native")

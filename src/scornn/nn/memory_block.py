@@ -110,9 +110,10 @@ class MemoryBlock(nn.Module):
         if self.stride > 1:
             bank = Bank(precise(bank.angle), precise(bank.sign))
             read, bank, U = frames(precise(read), bank, precise(U), self.stride)
+            h0 = precise(h0)
             x, seen = x[self.stride - 1 :: self.stride], seen[self.stride - 1 :: self.stride]
-        states, h_n = every_state(read, h0.to(read.dtype), bank, U, None, batch_sizes, reverse, self.backend)
-        return self._compute(x, seen, states.to(x.dtype)), h_n.to(h0.dtype)
+        states, h_n = every_state(read, h0, bank, U, None, batch_sizes, reverse, self.backend)
+        return self._compute(x, seen, states.to(x.dtype)), h_n.to(x.dtype)
 
     def last(
         self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None = None, reverse: bool = False

@@ -89,6 +89,23 @@ class Bank(NamedTuple):
         return torch.diag(torch.cat([cos.repeat_interleave(2), self.sign])) + below.diag(-1) - below.diag(1)
 
 
+def check(x: Tensor, h0: Tensor, bank: Bank, U: Tensor, b: Tensor | None, batch_sizes: Tensor | None) -> None:
+    """Raise where the arguments do not belong together: the kernel reads and writes as far as they say."""
+    n, dims = bank.units, 3 if batch_sizes is None else 2
+    if x.dim() != dims or x.shape[0] == 0:
+        raise ValueError(f"expected x with {dims} dimensions and at least one step; got shape {tuple(x.shape)}")
+    batch = x.shape[1] if batch_sizes is None else int(batch_sizes[0])
+    shapes: dict[str, tuple[int, ...]] = {"h0": (batch, n), "U": (n, x.shape[-1]), "b": (n,)}
+    for name, tensor in (("h0", h0), ("U", U), ("b", b)):
+        if tensor is not None and tuple(tensor.shape) != shapes[name]:
+            raise ValueError(f"expected {name} of shape {shapes[name]}, got {tuple(tensor.shape)}")
+    for name, tensor in (("h0", h0), ("U", U), ("b", b), ("angle", bank.angle), ("sign", bank.sign)):
+        if tensor is not None and (tensor.dtype != x.dtype or tensor.device != x.device):
+            raise ValueError(
+                f"x is {x.dtype} on {x.device}, but {name} is {tensor.dtype} on {tensor.device}; they must agree"
+            )
+
+
 class Order:
     """The steps of a batch in the order of computation, ``(T, B, ·)``, whatever way it lies in memory.
 

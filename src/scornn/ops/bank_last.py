@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from scornn.ops.bank import Bank, Order
+from scornn.ops.bank import Bank, Order, check
 from scornn.ops.custom import under_transform
 from scornn.ops.layout import side_by_side
 
@@ -22,6 +22,7 @@ def last_state(
     x: Tensor, h0: Tensor, bank: Bank, U: Tensor, b: Tensor | None, batch_sizes: Tensor | None, reverse: bool
 ) -> Tensor:
     """The last state of each sequence ``(B, n)``; arguments as :func:`scornn.ops.bank_scan.every_state`."""
+    check(x, h0, bank, U, b, batch_sizes)
     if x.dtype in (torch.bfloat16, torch.float16):
         rounded = Bank(bank.angle.float(), bank.sign.float())
         b = None if b is None else b.float()

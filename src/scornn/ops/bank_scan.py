@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from scornn.ops import naive, native, rung
-from scornn.ops.bank import Bank, Order
+from scornn.ops.bank import Bank, Order, check
 from scornn.ops.custom import register
 from scornn.ops.rung import Run, Rung, choose, empty_states
 
@@ -50,6 +50,7 @@ def every_state(
     backend: str,
 ) -> tuple[Tensor, Tensor]:
     """All states and the last ones; shapes and ``backend`` as :func:`scornn.ops.recurrence`."""
+    check(x, h0, bank, U, b, batch_sizes)
     chosen = choose(RUNGS, backend, x)
     if chosen.opaque and x.dtype in (torch.bfloat16, torch.float16):  # there are no complex numbers of these
         rounded = [None if t is None else t.float() for t in (x, h0, *bank, U, b)]
