@@ -259,11 +259,22 @@ class TestAsTorchRNN:
     def test_the_state_dict_of_a_torch_rnn_is_explained(self) -> None:
         for layer, theirs in ((scornn.ScoRNN(3, 5), nn.RNN(3, 5)), (scornn.ScoRNNCell(3, 5), nn.RNNCell(3, 5))):
             before = {name: value.clone() for name, value in layer.state_dict().items()}
-            with pytest.raises(RuntimeError, match=r"names of a torch\.nn\.RNN.*torch\.linalg\.qr\(W\)\.Q"):
+            explained = pytest.warns(UserWarning, match=r"names of a torch\.nn\.RNN.*torch\.linalg\.qr\(W\)\.Q")
+            with explained, pytest.raises(RuntimeError, match="Missing key"):
                 layer.load_state_dict(theirs.state_dict())
             assert set(before) == set(layer.state_dict())
-        with pytest.raises(RuntimeError, match=r"bias_ih_l\{k\} \+ bias_hh_l\{k\}"):
+        explained = pytest.warns(UserWarning, match=r"bias_ih_l\{k\} \+ bias_hh_l\{k\}")
+        with explained, pytest.raises(RuntimeError, match="Missing key"):
             build("rnn", 3, 5).load_state_dict(nn.RNN(3, 5).state_dict())
+
+    def test_what_fits_of_a_torch_rnn_loads_where_not_all_must(self) -> None:
+        model, theirs = nn.Sequential(scornn.ScoRNN(3, 5)), nn.Sequential(nn.RNN(3, 5))
+        with pytest.warns(
+            UserWarning, match=r"0\.weight_hh_l0, 0\.bias_ih_l0: these are the names of a torch\.nn\.RNN"
+        ):
+            missing, unexpected = model.load_state_dict(theirs.state_dict(), strict=False)
+        assert (missing, len(unexpected)) == (["0.skew_hh_l0", "0.bias_l0", "0.sign_hh_l0"], 3)
+        assert torch.equal(model[0].weight_ih_l0, theirs[0].weight_ih_l0)
 
     def test_bandwidth_is_a_number(self) -> None:
         with pytest.raises(ValueError, match="bandwidth must be an integer"):

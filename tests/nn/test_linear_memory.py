@@ -78,6 +78,7 @@ def test_only_a_linear_scornn_converts() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
+        ({"rho": 2.0}, TypeError, "rho should be of type int, got: float"),
         ({"rho": 5}, ValueError, r"0\.\.4, the size of W; got 5"),
         ({"rho": True}, TypeError, "bool"),
         ({"rho": [1, 2]}, ValueError, "each of the 1 layers"),

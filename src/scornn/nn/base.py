@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -115,17 +116,17 @@ class RecurrentMatrix(Recurrent):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: Any, strict: bool, *others: Any
     ) -> None:
-        errors: list[str] = others[-1]
         foreign = [f"{name}{s}" for s in self.suffixes() for name in ("weight_hh", "bias_ih")]
         own = (*self._parameters, *self._buffers)
         found = [name for name in foreign if prefix + name in state_dict and name not in own]
-        if strict and found:
+        if found:  # a warning: an error would be one also for load_state_dict(strict=False)
             kind, made = type(self).__name__, "weight_hh" not in self.recurrent_shapes()
-            errors.append(
+            warnings.warn(
                 f"{', '.join(prefix + name for name in found)}: these are the names of a torch.nn.RNN, not of {kind}. "
                 "To convert one: copy weight_ih_l{k}"
                 + ("; assign weight_hh_l{k} = torch.linalg.qr(W).Q, where a model takes it, as ScoRNN does" * made)
-                + "; copy bias_ih_l{k} + bias_hh_l{k} to bias_l{k} (modReLU adds it to |z|, other nonlinearities to z)"
+                + "; copy bias_ih_l{k} + bias_hh_l{k} to bias_l{k} (modReLU adds it to |z|, other nonlinearities to z)",
+                stacklevel=2,
             )
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, *others)
 

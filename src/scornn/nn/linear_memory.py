@@ -105,7 +105,7 @@ class LinearMemory(OrthogonalRecurrentLayer):
 
     def _check_rho(self, rho: int | Sequence[int]) -> tuple[int, ...]:
         count = len(self.suffixes())
-        every = (rho,) * count if isinstance(rho, int) else tuple(rho)
+        every = tuple(rho) if isinstance(rho, Sequence) else (rho,) * count
         if len(every) != count:
             raise ValueError(f"rho: expected one number for each of the {count} layers and directions, got {rho!r}")
         return tuple(check_rho(one, self.hidden_size) for one in every)
