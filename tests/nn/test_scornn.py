@@ -130,7 +130,7 @@ class TestAssignment:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rho": 6}, r"0\.\.5 .* got 6"),
+        ({"rho": 6}, r"0\.\.5, .* got 6"),
         ({"rho": -1}, "got -1"),
         ({"bandwidth": 5}, r"0\.\.4"),
         ({"nonlinearity": "sigmoid"}, "'sigmoid'"),
