@@ -166,7 +166,9 @@ def _beyond(name: str, base: Preset, more: _Beyond, sentences: dict[str, Any]) -
         key = _key(name, config["task"].get("length"), other["name"], other["hidden"])
         title = f"{other['name']} n={other['hidden']}"
         of = f"{look(config['model']['name']).label} n={config['model']['hidden']}"
-        published = tuple(replace(said, text=of if said.value is not None else f"{of}: {said.text}") for said in published)
+        published = tuple(
+            replace(said, text=of if said.value is not None else f"{of}: {said.text}") for said in published
+        )
         config = {part: value for part, value in config.items() if part not in ("model", "optimizer")}
         config = merge({"optimizer": _EVERYWHERE["optimizer"]}, config)
     return Preset(
