@@ -185,3 +185,20 @@ def test_what_does_not_belong_together_is_refused(use: str, backend: str) -> Non
         run(x[:0], h0)
     with pytest.raises(ValueError, match=r"expected x with 3 dimensions"):
         run(x[:, 0], h0)
+
+
+@pytest.mark.parametrize("backend", ["auto", "naive"])
+@pytest.mark.parametrize("use", ["every", "last"])
+@pytest.mark.parametrize("width", [8, 5])
+def test_a_block_alone_keeps_its_precision_under_autocast(width: int, use: str, backend: str) -> None:
+    """As in a stack; also what a rounded layer below hands on is read in the precision of the weights."""
+    block = MemoryBlock(8, 16, width, backend=backend)
+    run = block if use == "every" else block.last
+    x, h0 = torch.randn(6, 2, 8).bfloat16().float(), torch.zeros(2, 16)
+    expected = run(x, h0)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        results = [run(x, h0), run(x.bfloat16(), h0.bfloat16())]
+    for result in results:
+        for given, wanted in zip(result, expected, strict=True):
+            assert given.dtype == torch.float32
+            assert torch.equal(given, wanted)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scornn import ops
-from scornn.functional import full_precision
+from scornn.functional import full_precision, under_autocast
 from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice, check_number, check_sizes, precise
 from scornn.nn.layer import RecurrentLayer
@@ -104,6 +104,11 @@ class MemoryBlock(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """x ``(T, B, m)``, or packed as rows, and h_0 ``(B, n)``: y and the last state."""
         self._check_stride(x, batch_sizes, reverse)
+        x, h0 = self._as_weights(x, h0)
+        with full_precision(x):
+            return self._every(x, h0, batch_sizes, reverse)
+
+    def _every(self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
         bank, U = self.memory.bank("_l0"), self.memory.input_matrix("_l0")
         read = self.norm(x)
         seen = read
@@ -124,11 +129,23 @@ class MemoryBlock(nn.Module):
             y, h_n = self(x, h0, batch_sizes, reverse)
             order = Order(y, batch_sizes, reverse)
             return order.last_of(order.steps_of(y)), h_n
+        x, h0 = self._as_weights(x, h0)
+        with full_precision(x):
+            return self._last(x, h0, batch_sizes, reverse)
+
+    def _last(self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
         bank, U = self.memory.bank("_l0"), self.memory.input_matrix("_l0")
         order = Order(x, batch_sizes, reverse)
         h_n = last_state(self.norm(x), h0, bank, U, None, batch_sizes, reverse)
         x = order.last_of(order.steps_of(x))
         return self._compute(x, self.norm(x), h_n), h_n
+
+    def _as_weights(self, x: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        """Under autocast in the weights' precision, as every layer: a state rounded at each step is lost."""
+        if not under_autocast(x):
+            return x, h0
+        dtype = self.out.weight.dtype
+        return x.to(dtype), h0.to(dtype)
 
     def _check_stride(self, x: Tensor, batch_sizes: Tensor | None, reverse: bool) -> None:
         if self.stride > 1 and (reverse or batch_sizes is not None or len(x) % self.stride):
@@ -248,8 +265,7 @@ class MemoryBlocks(RecurrentLayer):
     def run(
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
     ) -> tuple[Tensor, Tensor]:
-        with full_precision(x):
-            return self.block(suffix)(x, h0, batch_sizes, reverse)
+        return self.block(suffix)(x, h0, batch_sizes, reverse)
 
     def _last_output(
         self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None
@@ -258,8 +274,7 @@ class MemoryBlocks(RecurrentLayer):
         x, last, top = self._below_top(x, states, batch, batch_sizes)
         outputs = []
         for suffix, h0, reverse in top:
-            with full_precision(x):
-                y, h = self.block(suffix).last(x, h0, batch_sizes, reverse)
+            y, h = self.block(suffix).last(x, h0, batch_sizes, reverse)
             outputs.append(y)
             last.append(h)
         return torch.cat(outputs, -1), (torch.stack(last),)
