@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from scornn.paper.items import ITEMS
@@ -61,3 +62,12 @@ def test_what_should_grow_has_a_linear_axis() -> None:
     text = page(record.read(ROOT / "results" / "sweeps" / "rho-copying-200.json"))
     figure = next(part for part in text.split("<svg") if "Test recall by training step" in part)
     assert "10⁻²" not in figure
+
+
+def test_a_page_names_the_best_settings_only_where_there_are_some() -> None:
+    done = record.read(ROOT / "results" / "sweeps" / "rho-copying-200.json")
+    begun = msgspec.structs.replace(done.trials[0], state="running", outcome="running", value=None)
+    for trials, named in ((done.trials, True), ((begun,), False)):
+        text = page(msgspec.structs.replace(done, directory="s", trials=trials))
+        assert "scornn sweep resume s" in text
+        assert ("scornn train --config s/best.json" in text) == named

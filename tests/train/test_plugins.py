@@ -132,3 +132,40 @@ def test_a_task_may_know_its_sizes_from_its_data_alone() -> None:
     assert main(command.split()) == 0
     network = scornn.load("run")
     assert (network.task.input_size, network.task.output_size, network.task.read) == (1, 2, "last")
+
+
+def test_a_task_that_cannot_be_made_is_named_with_its_file(capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path("first.py").read_text()
+    assert "        self.config = config\n" in text
+    Path("first.py").write_text(text.replace("        self.config = config\n", "        {}['nothing']\n"))
+    short = ["--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet"]
+    command = ["train", "first", "--plugin", "first.py", "--out", "run", *short]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(
+        f"scornn: the task first of {Path('first.py').resolve()} cannot be made: KeyError: 'nothing'"
+    )
+    assert "Traceback" not in said
+    assert main([*command, "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_sweep_over_a_task_of_a_plugin_is_resumed_and_reported(jobs: int, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("optuna")
+    sweep = f"sweep first --plugin first.py --over model.options.rho=0,2 --hidden 4 --iterations 2 --jobs {jobs}"
+    assert main([*sweep.split(), "--threads", "1", "--quiet", "--out", "s"]) == 0, capsys.readouterr().err
+    _forget()
+    assert main(["sweep", "report", "s"]) == 0, capsys.readouterr().err
+    assert main(["sweep", "report", "s", "--out", "kept.json"]) == 0
+    assert str(Path.cwd()) not in Path("kept.json").read_text()  # where it was made is nobody's business
+    _forget()
+    Path("moved").mkdir()
+    Path("first.py").rename("moved/first.py")
+    assert main(["sweep", "resume", "s", "--quiet"]) == 2
+    assert main(["sweep", "report", "kept.json"]) == 2
+    assert "made with first.py: pass --plugin" in capsys.readouterr().err
+    for command in (["resume", "s", "--quiet"], ["report", "s"], ["report", "kept.json"]):
+        _forget()
+        assert main(["sweep", *command, "--plugin", "moved/first.py"]) == 0, capsys.readouterr().err

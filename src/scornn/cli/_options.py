@@ -93,7 +93,9 @@ def write_page(path: str, text: str) -> None:
     if Path(path).is_file() and Path(path).suffix not in (".html", ".htm"):
         raise UsageError(f"{path} is there already and is not called .html: it would be replaced; choose another name")
     durable.write_text(path, text)
-    print(f"{path} ({len(text.encode()) / 1e6:.1f} MB): open it in a browser")
+    size = len(text.encode())
+    shown = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
+    print(f"{path} ({shown}): open it in a browser")
 
 
 def _wrapped(description: str) -> str:

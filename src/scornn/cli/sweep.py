@@ -77,6 +77,7 @@ class ResumeFlags:
     trials: Annotated[int | None, option("N", "A new total.")] = None
     jobs: Annotated[int | None, option("K", "Processes at once.")] = None
     storage: Annotated[str | None, option("URL", "The database with its password, which is not written down.")] = None
+    plugin: Annotated[tuple[str, ...], option("FILE", "The sweep's Python files, if they were moved.")] = ()
     tensorboard: TensorBoard = "off"
     quiet: Annotated[bool, flag("Show no progress.")] = False
 
@@ -88,6 +89,7 @@ class ReportFlags:
         str, tyro.conf.arg(metavar="FILE", help="The page; with .json a small record, which report takes too.")
     ] = "sweep.html"
     storage: Annotated[str | None, option("URL", "The database with its password, which is not written down.")] = None
+    plugin: Annotated[tuple[str, ...], option("FILE", "The sweep's Python files, if they were moved.")] = ()
 
 
 def main(argv: list[str]) -> int:
@@ -142,6 +144,7 @@ def _resume(argv: list[str]) -> int:
         trials=flags.trials,
         jobs=flags.jobs,
         storage=flags.storage,
+        plugins=flags.plugin,
         quiet=flags.quiet,
         tensorboard=wanted(flags.tensorboard),
     )
@@ -158,7 +161,10 @@ def _report(argv: list[str]) -> int:
         from scornn.sweep.page import page
         from scornn.sweep.program import open_sweep
 
-        found = record.read(given) if given.is_file() else record.of(open_sweep(given, flags.storage))
+        if given.is_file():
+            found = record.read(given, flags.plugin)
+        else:
+            found = record.of(open_sweep(given, flags.storage, flags.plugin))
         record_file = out.suffix == ".json"
         text = record.to_json(found) if record_file else page(found)
     if record_file:

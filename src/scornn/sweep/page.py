@@ -51,7 +51,7 @@ def page(record: Record) -> str:
     sections += [*_curves(record), _all_table(record)]
     if record.directory:
         here, best = (shlex.quote(str(path)) for path in (record.directory, f"{record.directory}/best.json"))
-        commands = [f"scornn sweep resume {here}", f"scornn train --config {best}"]
+        commands = [f"scornn sweep resume {here}", *[f"scornn train --config {best}"] * bool(record.best(1))]
         sections.append(Details("Commands", "\n".join(commands)))
     if record.code:
         sections.append(Prose([f"Made with scornn {record.code}{f' on {record.machine}' * bool(record.machine)}."]))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from scornn import durable
+from scornn import durable, plugins
 from scornn.errors import ScornnError, UsageError
 from scornn.paper.presets import resolve
 from scornn.sweep import rho
@@ -24,7 +24,7 @@ SAMPLED_TRIALS = 20
 """Where ``--trials`` does not say."""
 _EVALUATIONS = 8
 """Of a run that may be pruned on its validation split, where the settings do not say."""
-_OF_THE_MACHINE = ("threads", "data", "device", "backend", "name", "checkpoint_every", "log_every")
+_OF_THE_MACHINE = ("threads", "data", "device", "backend", "name", "plugins", "checkpoint_every", "log_every")
 """What processes of one study may differ in."""
 
 
@@ -84,14 +84,21 @@ def make(settings: Table, over: Sequence[str], **given: Any) -> Plan:
     return convert({**given, **own, "sampler": sampler, "trials": trials}, Plan)
 
 
-def load(directory: Path) -> Plan:
-    """The plan of a sweep that is there."""
+def load(directory: Path, files: Sequence[str] = ()) -> Plan:
+    """The plan of a sweep that is there. Its plugins are loaded: ``files``, or those that it remembers."""
     if not (directory / FILE).is_file():
         what = "no such directory" if not directory.exists() else f"it has no {FILE}"
         raise UsageError(
             f"{directory} is not a sweep: {what}; `scornn sweep TASK --over … --out {directory}` makes one"
         )
-    return convert(read(directory / FILE), Plan)
+    plan = convert(read(directory / FILE), Plan)
+    loaded = plugins.load(files) or plugins.load_remembered(plan.settings)
+    return with_plugins(plan, loaded) if loaded else plan
+
+
+def with_plugins(plan: Plan, files: Sequence[str]) -> Plan:
+    """The plan with other places of its plugins."""
+    return msgspec.structs.replace(plan, settings={**plan.settings, "plugins": list(files)})
 
 
 def save(plan: Plan, directory: Path) -> None:
@@ -123,7 +130,8 @@ def identity(plan: Plan) -> dict[str, Any]:
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """In words the first of the keys in which two identities differ; empty where they are one study."""
-    differ = [key for key in {**there, **here} if there.get(key) != here.get(key)]
+    keys = [key for key in {**there, **here} if key not in _OF_THE_MACHINE]
+    differ = [key for key in keys if there.get(key) != here.get(key)]
     return "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differ[:3])
 
 

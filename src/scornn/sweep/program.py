@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,8 @@ def start(plan: Plan, directory: Path, *, quiet: bool = False, tensorboard: bool
     plan = plans.check(plan)
     plan = msgspec.structs.replace(plan, trials=len(tickets(plan)))
     if (directory / plans.FILE).is_file():
-        if differ := plans.differences(plans.identity(plans.load(directory)), plans.identity(plan)):
+        there = plans.load(directory, plan.settings.get("plugins", ()))
+        if differ := plans.differences(plans.identity(there), plans.identity(plan)):
             raise UsageError(f"{directory} holds a sweep of another config: {differ}; choose another --out")
     elif directory.is_dir() and not all(_BEFORE_PLAN.fullmatch(entry.name) for entry in directory.iterdir()):
         raise UsageError(f"{directory} holds files that are not of a sweep: choose another --out")
@@ -67,12 +69,17 @@ def resume(
     trials: int | None = None,
     jobs: int | None = None,
     storage: str | None = None,
+    plugins: Sequence[str] = (),
     quiet: bool = False,
     tensorboard: bool | None = False,
 ) -> Result:
-    """Go on with a sweep; ``trials`` gives it a new total, ``storage`` the password that was not written down."""
+    """Go on with a sweep.
+
+    ``trials`` gives it a new total, ``storage`` the password that was not written down, ``plugins`` other places of its
+    files.
+    """
     require_optuna()
-    kept = plans.load(directory)
+    kept = plans.load(directory, plugins)
     plan = msgspec.structs.replace(kept, trials=trials or kept.trials, jobs=jobs or kept.jobs)
     if trials is not None and trials < kept.trials:
         raise UsageError(f"--trials {trials}: {directory} has {kept.trials} already; expected more")
@@ -95,10 +102,10 @@ def joined() -> bool:
     return _JOINED in os.environ
 
 
-def open_sweep(directory: Path, storage: str | None = None) -> Trials:
+def open_sweep(directory: Path, storage: str | None = None, plugins: Sequence[str] = ()) -> Trials:
     """The trials of a sweep that is there, to be read."""
     require_optuna()
-    plan = plans.load(directory)
+    plan = plans.load(directory, plugins)
     return Trials(msgspec.structs.replace(plan, storage=storage or plan.storage), directory, write=False)
 
 
@@ -157,6 +164,8 @@ class _Jobs:
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), _JOINED: "1", _STORAGE: plan.storage}
         board = {None: "auto", True: "on", False: "off"}[self._tensorboard]
         command = [sys.executable, "-m", "scornn", "sweep", "resume", str(self._trials.directory)]
+        for file in plan.settings.get("plugins", ()):  # also where no cache could note that they were named
+            command += ["--plugin", file]
         return subprocess.Popen([*command, "--jobs", "1", "--quiet", "--tensorboard", board], env=environment)
 
     def _ask_to_stop(self) -> None:

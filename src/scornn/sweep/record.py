@@ -1,18 +1,19 @@
 """A sweep as plain values: what its page is made from. As a file it is small enough to be kept and handed on."""
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from scornn import durable
+from scornn import durable, plugins
 from scornn.errors import DataError, UsageError
 from scornn.report.runs import Run, Series, mapping, read_object
 from scornn.report.runs import read as read_run
 from scornn.report.settings import differing
-from scornn.sweep.plan import FILE, JOURNAL, Plan, axes
+from scornn.sweep.plan import FILE, JOURNAL, Plan, axes, with_plugins
 from scornn.sweep.program import open_sweep
 from scornn.sweep.space import Value
 from scornn.sweep.study import Trials
@@ -88,7 +89,9 @@ def to_json(record: Record) -> str:
     """As a file: curves of few points, and nothing of where it was made."""
     table = msgspec.to_builtins(record)
     table["plan"] |= {"storage": JOURNAL, "jobs": 1, "threads": None}
-    table["plan"]["settings"] |= {"data": None}
+    settings = table["plan"]["settings"] = table["plan"]["settings"] | {"data": None}
+    if settings.get("plugins"):
+        settings["plugins"] = [Path(file).name for file in settings["plugins"]]
     del table["directory"]
     for trial in table["trials"]:
         del trial["run"]
@@ -116,13 +119,18 @@ def add(path: Path, results: Path) -> list[Path]:
     return written
 
 
-def read(path: Path) -> Record:
-    """From a file of :func:`to_json`."""
+def read(path: Path, files: Sequence[str] = ()) -> Record:
+    """From a file of :func:`to_json`; ``files`` are the plugins of which a record keeps no more than the names."""
+    loaded, missing = plugins.load(files), ""
     try:
         record = convert(read_table(path), Record)
+        if loaded:
+            record = msgspec.structs.replace(record, plan=with_plugins(record.plan, loaded))
+        elif named := record.plan.settings.get("plugins"):
+            missing = f"; it was made with {', '.join(map(str, named))}: pass --plugin with where that is"
         axes(record.plan)
     except UsageError as error:
-        raise UsageError(f"{path} is no record of a sweep: {error}") from None
+        raise UsageError(f"{path} is no record of a sweep: {error}{missing}") from None
     return record
 
 

@@ -3,7 +3,7 @@
 import json
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +67,7 @@ class Worker:
             config = plans.config(trials.plan, trials.values(frozen))
             same = _sameness(config)
             path = trials.run_path(frozen)
-            _check_same(path, same)
+            _check_same(path, same, config.plugins)
             twin = next((t for t in trials.best(1 << 30) if t.user_attrs.get("config") == same), None)
             if twin is not None:
                 word = f"{chosen}as trial {twin.number}, which has the same settings"
@@ -118,7 +118,7 @@ class Worker:
 
         with self._heartbeat(trial):
             if (path / "config.json").is_file():
-                result = program.resume(path, display=watch, tensorboard=self.tensorboard)
+                result = program.resume(path, plugins=config.plugins, display=watch, tensorboard=self.tensorboard)
             else:
                 result = program.start(config, path, display=watch, tensorboard=self.tensorboard)
         if result.signal and not (watches[0].pruned and result.signal == signal.SIGTERM):
@@ -227,6 +227,6 @@ def _sameness(config: Config) -> str:
     return f"{config_hash(msgspec.structs.replace(config, threads=1))} {end}"
 
 
-def _check_same(path: Path, same: str) -> None:
-    if (path / "config.json").is_file() and _sameness(read_config(path)) != same:
+def _check_same(path: Path, same: str, plugins: Sequence[str]) -> None:
+    if (path / "config.json").is_file() and _sameness(read_config(path, plugins)) != same:
         raise UsageError(f"{path} holds a run of other settings; remove it, or choose another --out")

@@ -3,6 +3,7 @@
 Nothing else keeps a list of them: the command line, configs, reports and the paper's presets read this one.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scornn.errors import UsageError, suggest
+from scornn.errors import ScornnError, UsageError, suggest
 from scornn.tasks.base import Task, TaskConfig
 
 Kind = TypeVar("Kind", bound=type[Task])
@@ -130,6 +131,22 @@ def make(config: TaskConfig, seed: int, data: Path | None = None) -> Task:
     except msgspec.ValidationError as error:
         raise UsageError(f"task {entry.tag}: {error}") from None
     make_it: Callable[[TaskConfig, int, Path | None], Task] = entry.kind
-    made = make_it(config, seed, data)
+    try:
+        made = make_it(config, seed, data)
+    except (ScornnError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if (file := _foreign_file(entry.kind)) is None:
+            raise
+        raise UsageError(
+            f"the task {entry.name} of {file} cannot be made: {type(error).__name__}: {error}; --debug shows where"
+        ) from error
     made.name = entry.name
     return made
+
+
+def _foreign_file(kind: type[Task]) -> str | None:
+    """The file of a task of someone else's, whose faults are not this program's; None for its own tasks."""
+    if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return None
+    return getattr(sys.modules.get(kind.__module__), "__file__", None) or kind.__module__
