@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import signal
 from collections.abc import Callable
@@ -118,3 +120,14 @@ def test_a_stop_is_told_on_standard_error_with_a_command_that_can_be_pasted(
     said = capsys.readouterr().out
     assert "see: scornn sweep report 'my sweeps/a' --out sweep.html" in said
     assert "use: scornn train --config 'my sweeps/a/best.json'" in said
+
+
+def test_a_full_disk_names_the_journal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from optuna.storages.journal import JournalFileBackend
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(JournalFileBackend, "append_logs", full)
+    assert main(["sweep", "copying", *TINY, "--over", "seed=1,2", "--out", "s"]) == 6
+    assert "scornn: cannot write s/journal.log: No space left on device; free" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from scornn import durable
 from scornn.errors import UsageError
 from scornn.sweep import rho
 from scornn.sweep.owner import Watcher
@@ -66,7 +67,10 @@ class Trials:
 
     def errors(self) -> Any:
         """Around whatever touches the storage."""
-        return database_errors(self.plan.storage)
+        where = self.plan.storage
+        if is_database(where):
+            return database_errors(where)
+        return durable.storage_errors(journal_path(where, self.directory))
 
     def _mark(self, write: bool) -> None:
         """Write what the study is of, or refuse one that is of something else."""
