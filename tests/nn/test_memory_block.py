@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
 
-from scornn import optim
+from scornn import backends, optim
 from scornn.nn import MemoryBlock, MemoryBlocks, SequenceModel
 
 F64 = torch.float64
@@ -73,6 +73,19 @@ def test_a_stride_reads_the_states_of_every_step() -> None:
     slow = torch.autograd.grad(all_steps[2::3].square().sum(), every.parameters())
     for ours, theirs in zip(gradients[0], slow, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("backend", [name for name in ("manual", "native") if backends()[name] == "available"])
+def test_a_stride_turns_by_the_angle_itself_however_long_the_sequence(backend: str) -> None:
+    """S·θ rounded to float32 is another angle, which T / S turns multiply."""
+    torch.manual_seed(0)
+    layer = MemoryBlocks(1, 8, width=4, stride=14, backend=backend)
+    exact = MemoryBlocks(1, 8, width=4, stride=14, backend="manual", dtype=F64)
+    exact.load_state_dict(layer.state_dict())
+    x, h0 = torch.zeros(70_000, 1, 1), torch.ones(1, 1, 8)  # what is remembered of the start
+    _, h_n = layer(x, h0)
+    _, expected = exact(x.double(), h0.double())
+    torch.testing.assert_close(h_n.double(), expected, rtol=0, atol=2e-5)
 
 
 def test_the_angles_are_the_recurrent_parameters() -> None:

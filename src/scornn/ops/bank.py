@@ -19,7 +19,7 @@ from scornn.ops.layout import complex_pairs
 
 
 class Bank(NamedTuple):
-    """θ ``(p,)`` and the signs ``(n − 2p,)``; both real, of one dtype."""
+    """θ ``(p,)`` and the signs ``(n − 2p,)``, whose dtype is the states'; θ has it too, or is float64."""
 
     angle: Tensor
     sign: Tensor
@@ -38,7 +38,7 @@ class Bank(NamedTuple):
         return torch.cat([angle, (1 - self.sign.double()) * (math.pi / 2)]) if self.sign.shape[0] else angle
 
     def powers(self, first: int, count: int) -> Tensor:
-        """e^{ikθ} for k = first, …, first + count − 1, ``(count, units)``, of the angles' precision."""
+        """e^{ikθ} for k = first, …, first + count − 1, ``(count, units)``, of the states' precision."""
         jumps, steps = self._factors(first, count, 1)
         return (jumps.unsqueeze(1) * steps).flatten(0, 1)[:count]
 
@@ -64,7 +64,7 @@ class Bank(NamedTuple):
         """e^{ikθ} ``(units,)``, or ``(len(k), units)``."""
         theta = self.phases()
         phase = theta * (k if isinstance(k, int) else k.to(theta.device, theta.dtype).unsqueeze(-1))
-        dtype = self.angle.dtype
+        dtype = self.sign.dtype
         return torch.complex(phase.cos().to(dtype), phase.sin().to(dtype))
 
     def complex(self, h: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ class Bank(NamedTuple):
     def matrix(self) -> Tensor:
         """R ``(n, n)``."""
         angle = self.angle.double()
-        cos, sin = angle.cos().to(self.angle.dtype), angle.sin().to(self.angle.dtype)
+        cos, sin = angle.cos().to(self.sign.dtype), angle.sin().to(self.sign.dtype)
         below = torch.stack([sin, torch.zeros_like(sin)], -1).flatten()
         below = torch.cat([below, torch.zeros_like(self.sign)])[:-1]
         return torch.diag(torch.cat([cos.repeat_interleave(2), self.sign])) + below.diag(-1) - below.diag(1)
@@ -100,7 +100,8 @@ def check(x: Tensor, h0: Tensor, bank: Bank, U: Tensor, b: Tensor | None, batch_
         if tensor is not None and tuple(tensor.shape) != shapes[name]:
             raise ValueError(f"expected {name} of shape {shapes[name]}, got {tuple(tensor.shape)}")
     for name, tensor in (("h0", h0), ("U", U), ("b", b), ("angle", bank.angle), ("sign", bank.sign)):
-        if tensor is not None and (tensor.dtype != x.dtype or tensor.device != x.device):
+        exact = name == "angle" and tensor is not None and tensor.dtype == torch.float64
+        if tensor is not None and (not (tensor.dtype == x.dtype or exact) or tensor.device != x.device):
             raise ValueError(
                 f"x is {x.dtype} on {x.device}, but {name} is {tensor.dtype} on {tensor.device}; they must agree"
             )

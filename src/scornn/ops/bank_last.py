@@ -46,12 +46,12 @@ def last_state(
 def frames(x: Tensor, bank: Bank, U: Tensor, size: int) -> tuple[Tensor, Bank, Tensor]:
     """Steps ``(T, B, m)`` as ``(T / size, B, size · m)``, and the bank and input matrix whose states are every size-th.
 
-    h_{t+S} = Rˢ h_t + [R^{S−1}U … RU U] x_{t+1 … t+S}: one turn by S·θ.
+    h_{t+S} = Rˢ h_t + [R^{S−1}U … RU U] x_{t+1 … t+S}: one turn by S·θ, which stays in float64: rounded, it would be
+    another matrix than R, and T / S turns would show it.
     """
     batch, m = x.shape[1:]
     steps = x.unflatten(0, (-1, size)).transpose(1, 2).reshape(-1, batch, size * m)
-    angle = (bank.angle.double() * size).remainder(2 * torch.pi).to(bank.angle.dtype)
-    return steps, Bank(angle, bank.sign**size), bank.columns(U, size).mT.contiguous()
+    return steps, Bank(bank.angle.double() * size, bank.sign**size), bank.columns(U, size).mT.contiguous()
 
 
 def _sum_of_powers(bank: Bank, b: Tensor, order: Order, size: int) -> Tensor:

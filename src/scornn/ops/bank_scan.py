@@ -53,7 +53,7 @@ def every_state(
     check(x, h0, bank, U, b, batch_sizes)
     chosen = choose(RUNGS, backend, x)
     if chosen.opaque and x.dtype in (torch.bfloat16, torch.float16):  # there are no complex numbers of these
-        rounded = [None if t is None else t.float() for t in (x, h0, *bank, U, b)]
+        rounded = [None if t is None else t if t.dtype == torch.float64 else t.float() for t in (x, h0, *bank, U, b)]
         output, h_n = chosen.run(*rounded, batch_sizes, reverse)
         return output.to(x.dtype), h_n.to(x.dtype)
     output, h_n = chosen.run(x, h0, *bank, U, b, batch_sizes, reverse)
@@ -98,7 +98,7 @@ def _backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) -> list[T
     return [
         dz @ U if needs[0] else None,
         dh0 if needs[1] else None,
-        by_angle if needs[2] else None,
+        by_angle.to(bank.angle.dtype) if needs[2] else None,
         None,
         flat.mT @ x.flatten(0, -2) if needs[4] else None,
         flat.sum(0) if needs[5] else None,
@@ -154,7 +154,8 @@ def _kernel_backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) ->
         dx = source @ U if needs[0] else None
         dU = dz.mT @ x.flatten(0, -2) if needs[4] else None
         db = dz.sum(0)
-    return [dx, dh0, by_unit[1:planes:2] - by_unit[0:planes:2], None, dU, None if b is None else db]
+    by_angle = (by_unit[1:planes:2] - by_unit[0:planes:2]).to(operands.angle.dtype)
+    return [dx, dh0, by_angle, None, dU, None if b is None else db]
 
 
 Forward = Callable[[Operands], tuple[Tensor, Tensor]]
