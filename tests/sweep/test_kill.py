@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from scornn.cli import main
+from scornn.sweep import record
 from scornn.sweep.program import open_sweep
 
 OVER = ("--over", "model.options.rho=0,1,2", "--over", "optimizer.recurrent.lr=1e-3,1e-2")
@@ -59,6 +60,9 @@ def test_sigkill_of_the_whole_tree(process: Any, left_alone: Path) -> None:
     job.kill()
     states = [trial.state.name for trial in open_sweep(Path("s")).all()]
     assert "RUNNING" in states
+    wait_for(lambda: not [trial for trial in record.of(open_sweep(Path("s"))).trials if trial.outcome == "running"])
+    assert main(["sweep", "report", "s", "--out", "s.html"]) == 0
+    assert f"{states.count('RUNNING')} interrupted" in Path("s.html").read_text()
     done = {number: os.stat(f"s/trials/{number:04}/summary.json") for number, s in enumerate(states) if s == "COMPLETE"}
     assert main(["sweep", "resume", "s", "--jobs", "1", "--quiet"]) == 0
     for number, before in done.items():

@@ -71,7 +71,8 @@ def _cards(record: Record) -> list[Card]:
         ("pruned", sum(t.state == "pruned" and not t.diverged for t in every)),
         ("diverged", sum(t.diverged for t in every)),
         ("failed", sum(t.state == "fail" for t in every)),
-        ("running", sum(t.state == "running" for t in every)),
+        ("running", sum(t.outcome == "running" for t in every)),
+        ("interrupted", sum(t.outcome == "interrupted" for t in every)),
         ("waiting", record.plan.trials - len(every)),
     ]
     names = _names(record)

@@ -149,11 +149,12 @@ def _run(path: Path) -> Run | None:
 
 def _entry(trials: Trials, trial: "FrozenTrial", run: Run | None) -> Entry:
     objective, weights = trials.plan.objective, trials.plan.weights
+    state = "interrupted" if trials.interrupted(trial) else trial.state.name.lower()
     return Entry(
         number=trial.number,
         values=dict(trial.params),
         state=trial.state.name.lower(),  # type: ignore[arg-type]
-        outcome=str(trial.user_attrs.get("outcome", trial.state.name.lower())),
+        outcome=str(trial.user_attrs.get("outcome", state)),
         value=trial.value if trial.state.name == "COMPLETE" else None,
         test=trial.user_attrs.get("test"),
         steps=(run.last("steps") or run.last("step")) if run else None,

@@ -137,10 +137,14 @@ class Trials:
         from optuna.exceptions import UpdateFinishedTrialError
 
         for trial in self.all():
-            owner, beat = (trial.user_attrs.get(key) for key in ("owner", "beat"))
-            if trial.state.name == "RUNNING" and not self._watcher.alive(trial.number, owner, beat):
+            if self.interrupted(trial):
                 with suppress(UpdateFinishedTrialError):
                     self._set(trial._trial_id, "WAITING")
+
+    def interrupted(self, trial: "FrozenTrial") -> bool:
+        """Whether it stands as running and its process is gone."""
+        owner, beat = (trial.user_attrs.get(key) for key in ("owner", "beat"))
+        return trial.state.name == "RUNNING" and not self._watcher.alive(trial.number, owner, beat)
 
     def _claim_lock(self) -> Path:
         """One for all processes that can see the journal, or this directory."""
