@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import grad, hessian, jvp, vmap
 
 from scornn.functional import (
     inverse_scaled_cayley,
@@ -130,13 +133,14 @@ class TestScaledCayley:
         assert orthogonality_error(real) < 1e-5
 
     @pytest.mark.parametrize("n", [100, 170, 256])
-    def test_a_batch_of_large_matrices_on_several_threads(self, n: int) -> None:
+    @pytest.mark.parametrize("transform", [scaled_cayley, vmap(scaled_cayley)], ids=["batch", "vmap"])
+    def test_a_batch_of_large_matrices_on_several_threads(self, n: int, transform: Callable[..., Tensor]) -> None:
         A = skew(0.1 * torch.randn(3, n * (n - 1) // 2), n)
         D = torch.ones(3, n)
         before = torch.get_num_threads()
         torch.set_num_threads(2)
         try:
-            W = scaled_cayley(A, D)
+            W = transform(A, D)
         finally:
             torch.set_num_threads(before)
         for one, a, d in zip(W, A, D, strict=True):
@@ -147,6 +151,22 @@ class TestScaledCayley:
         A = skew(torch.randn(2, 3, 10, dtype=torch.float64), 5)
         W = scaled_cayley(A, signs(5, 2))
         torch.testing.assert_close(W[1, 2], scaled_cayley(A[1, 2], signs(5, 2)))
+
+    @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func.jvp's own
+    def test_transforms_of_a_batch(self) -> None:
+        v, tangent = torch.randn(2, 2, 3, 10, dtype=torch.float64)
+        target = torch.randn(5, 5, dtype=torch.float64)
+
+        def loss(v: Tensor) -> Tensor:
+            return (scaled_cayley(skew(v, 5), signs(5, 2)) - target).square().sum()
+
+        flat = v.flatten(0, 1)
+        expected = torch.stack([torch.autograd.functional.jacobian(loss, one) for one in flat]).view_as(v)
+        torch.testing.assert_close(vmap(vmap(grad(loss)))(v), expected)
+        _, along = vmap(vmap(lambda v, tangent: jvp(loss, (v,), (tangent,))))(v, tangent)
+        torch.testing.assert_close(along, (expected * tangent).sum(-1))
+        second = torch.stack([torch.autograd.functional.hessian(loss, one) for one in flat[:2]])
+        torch.testing.assert_close(vmap(hessian(loss))(flat[:2]), second)
 
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
     def test_half_precision_is_computed_in_single(self, dtype: torch.dtype) -> None:
@@ -263,6 +283,11 @@ class TestInverse:
     def test_refuses(self, W: Tensor, message: str) -> None:
         with pytest.raises(ValueError, match=message):
             inverse_scaled_cayley(W)
+
+    @pytest.mark.parametrize("bound", [0.5, float("nan")])
+    def test_refuses_a_bound(self, bound: float) -> None:
+        with pytest.raises(ValueError, match="bound must be at least 1"):
+            inverse_scaled_cayley(torch.eye(3), bound)
 
 
 class TestModReLU:

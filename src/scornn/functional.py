@@ -114,10 +114,44 @@ def _inverse(M: Tensor) -> Tensor:
     The batched factorisation of torch 2.13 with MKL and several threads gives wrong pivots from n = 170 on: results
     are wrong without an error. One matrix at a time is right.
     """
-    if M.dim() == 2 or M.numel() == 0 or M.device.type != "cpu":
-        return torch.linalg.inv_ex(M).inverse
-    flat = M.flatten(0, -3)
-    return torch.stack([torch.linalg.inv_ex(one).inverse for one in flat.unbind(0)]).view_as(M)
+    if M.numel() == 0 or M.device.type != "cpu":
+        return _inverse_of_one(M)
+    hidden_batch = torch._C._are_functorch_transforms_active() and not torch.compiler.is_compiling()
+    inverse = _OneByOne.apply if hidden_batch else _inverse_of_one
+    if M.dim() == 2:
+        return inverse(M)
+    return torch.stack([inverse(one) for one in M.flatten(0, -3).unbind(0)]).view_as(M)
+
+
+def _inverse_of_one(M: Tensor) -> Tensor:
+    return torch.linalg.inv_ex(M).inverse
+
+
+class _OneByOne(torch.autograd.Function):
+    """The inverse of a matrix that may stand for a batch of them, under vmap."""
+
+    @staticmethod
+    def forward(M: Tensor) -> Tensor:
+        return _inverse_of_one(M)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (R,) = ctx.saved_tensors
+        return -R.mH @ gradient @ R.mH
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
+        (R,) = ctx.saved_tensors
+        return -R @ tangent @ R
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int], M: Tensor) -> tuple[Tensor, int]:
+        return torch.stack([_OneByOne.apply(one) for one in M.unbind(in_dims[0])]), 0  # type: ignore[no-untyped-call]
 
 
 def _require_finite(A: Tensor) -> None:
@@ -161,7 +195,7 @@ def inverse_scaled_cayley(W: Tensor, bound: float = 1.0) -> tuple[Tensor, Tensor
         (0, tensor([-1., -1., -1.]))
     """
     _require_orthogonal(W)
-    if bound < 1:
+    if not bound >= 1:
         raise ValueError(f"inverse_scaled_cayley: bound must be at least 1, got {bound}: some matrices need |a_ij| = 1")
     work = W.double()
     D = _signs_of_large_pivots(work)
