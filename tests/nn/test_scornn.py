@@ -225,6 +225,20 @@ class TestParametrization:
         nn.utils.parametrize.remove_parametrizations(linear, "weight")
         torch.testing.assert_close(linear.weight.detach(), W, rtol=0, atol=1e-12)
 
+    def test_assigned_in_another_precision(self) -> None:
+        linear = scornn.parametrizations.scaled_cayley(nn.Linear(6, 6), "weight")
+        W = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64)).Q
+        linear.weight = W
+        torch.testing.assert_close(linear.weight.detach().double(), W, rtol=0, atol=1e-5)
+
+    @pytest.mark.parametrize("size", [1, 5])
+    def test_a_refused_assignment_changes_nothing(self, size: int) -> None:
+        linear = scornn.parametrizations.scaled_cayley(nn.Linear(6, 6), "weight", rho=3)
+        before = linear.weight.detach().clone()
+        with pytest.raises(ValueError, match=rf"of shape \(6, 6\), got \({size}, {size}\)"):
+            linear.weight = torch.eye(size)
+        assert torch.equal(linear.weight, before)
+
     def test_refuses(self) -> None:
         with pytest.raises(TypeError, match=r"use scornn\.ScoRNN"):
             scornn.parametrizations.scaled_cayley(nn.RNN(4, 4), "weight_hh_l0")

@@ -31,10 +31,13 @@ class ScaledCayley(nn.Module):
 
     @torch.no_grad()
     def right_inverse(self, W: Tensor) -> Tensor:
+        n = self.sign.numel()
+        if tuple(W.shape) != (n, n):
+            raise ValueError(f"expected an orthogonal matrix of shape {(n, n)}, got {tuple(W.shape)}")
         A, D = functional.inverse_scaled_cayley(W.detach().cpu())
         self.sign.copy_(D)
-        row, column = functional.skew_indices(self.sign.numel(), device=A.device)
-        return A[row, column].to(W)
+        row, column = functional.skew_indices(n, device=A.device)
+        return A[row, column].to(self.sign)
 
 
 def scaled_cayley(module: Module, name: str = "weight", *, rho: int | None = None) -> Module:
