@@ -154,7 +154,18 @@ def cases() -> dict[str, list[str]]:
     return found
 
 
-OTHERS = ["sgd", "adam", "adamw", "stiefel", "stiefel-rms", "penalty", "average", "dropout", "lstm with dropout"]
+OTHERS = [
+    "sgd",
+    "adam",
+    "adamw",
+    "stiefel",
+    "stiefel-rms",
+    "penalty",
+    "average",
+    "dropout",
+    "lstm with dropout",
+    "norm",
+]
 
 
 @pytest.mark.parametrize("name", [*MODELS, *OTHERS])

@@ -51,6 +51,13 @@ class World:
         dist.all_reduce(total, group=self.group)
         return [float(value) for value in total.tolist()]
 
+    def average_(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Replace each tensor by its mean over all processes."""
+        if self.size > 1:
+            for tensor in tensors:
+                dist.all_reduce(tensor, group=self.group)
+                tensor /= self.size
+
     def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         """This tensor of every process, in the order of their ranks."""
         if self.size == 1:

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
@@ -129,7 +130,7 @@ class Engine:
         self.model = build_model(config, task).to(world.device)
         self._forward: nn.Module = self.model
         if world.size > 1:
-            # Buffers are alike in every process. torch has renamed the option, and warns of the old name.
+            # step() keeps buffers alike in every process. torch has renamed the option, and warns of the old name.
             known = inspect.signature(DistributedDataParallel).parameters
             unsynced: dict[str, Any] = {
                 "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False
@@ -137,6 +138,9 @@ class Engine:
             self._forward = DistributedDataParallel(
                 self.model, process_group=world.group, gradient_as_bucket_view=True, **unsynced
             )
+        norms = [module for module in self.model.modules() if isinstance(module, _NormBase)]
+        self._statistics = [b for module in norms for b in module.buffers() if b.is_floating_point()]
+        """The running means and variances of batch normalisation: each process has those of its own samples."""
         rest, recurrent, bias = config.optimizer.rest, config.optimizer.recurrent, config.optimizer.bias
         rules = {"rest": rest, "recurrent": recurrent}
         if isinstance(bias, float):
@@ -220,6 +224,7 @@ class Engine:
         self._clip(gradients, gradient_norm)
         for optimizer in self.optimizers.values():
             optimizer.step()
+        self.world.average_(self._statistics)
         if self.average is not None:
             self.average.update_parameters(self.model)
         if clock:
