@@ -1,6 +1,7 @@
 """Features: what they are, that the cache is never trusted blindly, and that bad files are listed."""
 
 import logging
+import os
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +144,12 @@ def test_a_file_that_goes_away(folder: Path) -> None:
     (folder / "anna" / "0.wav").unlink()
     with pytest.raises(DataError, match=r"anna/0\.wav: cannot be read: No such file"):
         features.load(corpus)
+
+
+def test_a_pipe_is_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "anna" / "pipe.wav")
+    with pytest.raises(DataError, match=r"pipe\.wav: a device or a pipe; expected a sound file"):
+        load(folder)
 
 
 def test_other_rates_of_a_folder(folder: Path) -> None:

@@ -112,6 +112,8 @@ def _workers() -> int:
 
 
 def _sha256(utterance: Utterance) -> str:
+    if utterance.path.exists() and not utterance.path.is_file():  # to open a pipe would wait for its writer
+        raise DataError(f"{utterance.path}: a device or a pipe; expected a sound file")
     try:
         return durable.sha256_file(utterance.path)
     except OSError as error:
