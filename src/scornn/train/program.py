@@ -15,6 +15,7 @@ import torch
 
 from scornn import durable, tasks
 from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
+from scornn.nn import SequenceModel
 from scornn.train import board, checkpoint, distributed, provenance, watch
 from scornn.train.config import Config, to_json, to_table
 from scornn.train.engine import Engine, Weights, make_task
@@ -63,7 +64,7 @@ def start(
     with closing(distributed.start(config.device)) as world:
         trainer = Trainer(config, _task(config), world)  # refuses data, sizes and options before a directory is made
         if weights is not None:
-            weights.put_into(trainer.engine.model)
+            _begin_with(weights, trainer.engine.model)
         path, there = world.from_first(lambda: place(config, out, join=world.launched))
         return _train(trainer, Path(path), there, display or (Silent if quiet else Shown), write_board)
 
@@ -159,6 +160,8 @@ def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[
     if source is None:
         if config.start is not None:
             raise UsageError(f"start = {config.start}: expected --start-from with the run that has these weights")
+        if weights != "raw":
+            raise UsageError(f"--start-weights {weights}: expected --start-from with the run that has them")
         return config, None
     read_config(source)
     saved = find_weights(source, weights=weights)
@@ -170,6 +173,19 @@ def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[
     if config.start not in (None, label):
         raise UsageError(f"start = {config.start}, but --start-from {source} has {label}")
     return msgspec.structs.replace(config, start=label), saved
+
+
+def _begin_with(weights: Stored, model: SequenceModel) -> None:
+    """Give a new network the weights of another run. Its D is that of its config, and training cannot change it."""
+    drawn = {name: D.clone() for name, D in model.named_buffers() if "sign_" in name}
+    weights.put_into(model)
+    for name, D in drawn.items():
+        asked, there = (int((signs < 0).sum()) for signs in (D, weights.tensors[name]))
+        if asked != there:
+            raise UsageError(
+                f"model.options.rho: D has {asked} entries −1 by this config and {there} in {weights.path}; training "
+                f"does not change them, so that the network would have a rho that its config does not name"
+            )
 
 
 def _task(config: Config) -> tasks.Task:
