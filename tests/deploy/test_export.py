@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 import scornn
 from scornn.cli import main
 from scornn.deploy import Frozen, write
-from scornn.errors import ScornnError, UsageError
+from scornn.errors import ScornnError, StorageError, UsageError
 from scornn.nn import MODELS, SequenceModel, build
 
 FROZEN = sorted(set(MODELS) - {"memory-blocks"})
@@ -189,3 +190,12 @@ def test_a_model_without_a_form_says_which_and_why(tmp_path: Path, capsys: pytes
     assert "an LSTM with proj_size has no frozen form" in capsys.readouterr().err
     assert not (tmp_path / "a.onnx").exists()
     assert main(["export", str(run), "--to", "safetensors", "--out", str(tmp_path / "a.safetensors")]) == 0
+
+
+def test_the_place_of_the_copy_that_is_checked_is_named(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+    with pytest.raises(StorageError, match=r"cannot check a copy in .*full: No such file"):
+        write.export(run, tmp_path / "a.safetensors", "safetensors")
+    assert list(tmp_path.iterdir()) == []

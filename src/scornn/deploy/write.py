@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from scornn import durable
@@ -173,10 +173,10 @@ def _compare(network: Network, content: bytes, kind: str) -> float:
             results[0] = network(x)
         cases |= {f"{case}.x": x} | {f"{case}.{n}0": s for n, s in zip(frozen.state_names, start, strict=True)}
         expected |= {f"{case}.{number}": result for number, result in enumerate(results)}
-    with tempfile.TemporaryDirectory() as folder:
+    with durable.storage_errors(tempfile.gettempdir(), "check a copy in"), tempfile.TemporaryDirectory() as folder:
         file, given, got = (Path(folder) / name for name in (f"model.{kind}", "cases", "results"))
         file.write_bytes(content)
-        save_file({name: tensor.contiguous() for name, tensor in cases.items()}, given)
+        given.write_bytes(save({name: tensor.contiguous() for name, tensor in cases.items()}))
         command = [sys.executable, "-W", "ignore", fresh.__file__, kind, str(file), str(given), str(got)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
