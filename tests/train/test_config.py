@@ -52,6 +52,7 @@ Small = Callable[..., Config]
             r"optimizer\.recurrent\.eps = 0\.1: only .* take it, not stiefel",
         ),
         ("optimizer.recurrent", {}, r"optimizer\.recurrent\.kind is missing: expected one of adam"),
+        ("task", 3, r"task = 3: expected a table$"),
         ("task.name", "sorting", r'task\.name = "sorting": expected one of adding, copying'),
         ("task.length", 0, r"task\.length = 0: expected an integer from"),
         ("task.permuted", True, r"unknown key task\.permuted"),

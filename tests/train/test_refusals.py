@@ -91,6 +91,11 @@ def _all_damaged(run: Path) -> None:
         file.write_bytes(b"")
 
 
+def _metrics_a_directory(run: Path) -> None:
+    (run / "metrics.jsonl").unlink()
+    (run / "metrics.jsonl").mkdir()
+
+
 REFUSALS: dict[str, tuple[Callable[[Path], None], int, str]] = {
     "another config": (_other_config, 4, "optimizer.rest.lr was 0.01, is 0.5"),
     "other data": (_other_data, 4, "was trained on other data"),
@@ -100,6 +105,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], int, str]] = {
     "other shapes": (_other_shape, 4, "do not fit the model"),
     "all damaged": (_all_damaged, 4, "no usable checkpoint"),
     "fewer metrics": (lambda run: (run / "metrics.jsonl").write_text("") and None, 4, "metrics.jsonl has 0 bytes"),
+    "metrics a directory": (_metrics_a_directory, 6, "metrics.jsonl: Is a directory"),
     "damaged config": (lambda run: (run / "config.json").write_text("{") and None, 2, "config.json"),
     "no lock": (lambda run: ((run / "lock").unlink(), _other_config(run))[1], 4, "belongs to another config"),
 }

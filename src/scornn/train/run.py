@@ -142,7 +142,8 @@ class Run:
             os.write(self._lock, f"{os.getpid()}\n".encode())
             durable.remove_temporaries(self.path)
             checkpoint.clean(self.checkpoints)
-            for name in ("metrics.jsonl", "log.txt"):
+        for name in ("metrics.jsonl", "log.txt"):
+            with durable.storage_errors(self.path / name):
                 self._files[name] = open(self.path / name, "ab")  # noqa: SIM115
 
     def is_settled(self, step: int) -> bool:
@@ -152,11 +153,12 @@ class Run:
     def check_metrics(self, size: int) -> None:
         """Refuse a metrics file that is shorter than it was when a checkpoint was made."""
         found = 0
-        with durable.storage_errors(self.path / "metrics.jsonl", "read"), suppress(FileNotFoundError):
-            found = (self.path / "metrics.jsonl").stat().st_size
+        path = self.path / "metrics.jsonl"
+        with durable.storage_errors(path, "read"), suppress(FileNotFoundError), open(path, "rb") as file:
+            found = os.fstat(file.fileno()).st_size
         if found < size:
             raise CheckpointError(
-                f"{self.path / 'metrics.jsonl'} has {found} bytes, but the checkpoint was made when it had {size}: "
+                f"{path} has {found} bytes, but the checkpoint was made when it had {size}: "
                 "lines were removed; restore the file"
             )
 

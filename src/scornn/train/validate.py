@@ -108,7 +108,7 @@ def _allowed(path: tuple[str, ...], type_: inspect.Type, table: Any) -> str:
 def _in_words(type_: inspect.Type) -> str:
     match type_:
         case inspect.UnionType(types):
-            return " or ".join(_in_words(t) for t in types if not isinstance(t, inspect.NoneType))
+            return " or ".join(dict.fromkeys(_in_words(t) for t in types if not isinstance(t, inspect.NoneType)))
         case inspect.LiteralType(values):
             return "one of " + ", ".join(str(value) for value in values)
         case inspect.IntType() | inspect.FloatType():
