@@ -83,6 +83,21 @@ def test_what_cannot_be_loaded_is_named(run: Path, tmp_path: Path) -> None:
         scornn.load(tmp_path / "raw.safetensors", weights="average")
     with pytest.raises(CheckpointError, match="not those of the best"):
         scornn.load(tmp_path / "raw.safetensors", best=True)
+    with pytest.raises(CheckpointError, match=r"step-4 is one checkpoint; .*: give its directory"):
+        scornn.load(run / "checkpoints" / "step-4", best=True)
+
+
+def test_eval_says_that_the_data_are_others(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program.evaluate(run)
+    assert capsys.readouterr().err == ""
+    before = scornn.tasks.Copying.fingerprint
+    monkeypatch.setattr("scornn.tasks.Copying.fingerprint", lambda self: {**before(self), "test": "other"})
+    program.evaluate(run)
+    said = capsys.readouterr().err
+    assert said.startswith(f"warning: evaluated on other data than {run} was trained on: test was ")
+    assert said.endswith(", is other\n")
 
 
 def changed(data: bytes, old: bytes, new: bytes) -> bytes:

@@ -16,7 +16,7 @@ import torch
 from scornn import durable, tasks
 from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
 from scornn.nn import SequenceModel
-from scornn.train import board, checkpoint, distributed, provenance, watch
+from scornn.train import board, checkpoint, distributed, progress, provenance, watch
 from scornn.train.config import Config, to_json, to_table
 from scornn.train.engine import Engine, Weights, make_task
 from scornn.train.loop import Trainer
@@ -118,6 +118,10 @@ def evaluate(
     task, engine, saved = load(path, best=best, weights=weights, data=data, plugins=plugins)
     if audio is not None and not isinstance(task, tasks.Speech):
         raise UsageError(f"--audio rebuilds speech, but {path} is a run of {task.name}")
+    here = task.fingerprint()
+    for key, there in saved.data.items():
+        if here.get(key) != there:
+            progress.warn(f"evaluated on other data than {path} was trained on: {key} was {there}, is {here.get(key)}")
     result: dict[str, Any] = {
         "run": str(path),
         "step": saved.step,

@@ -41,6 +41,8 @@ class Stored:
     weights: Weights = "raw"
     best: bool = False
     summary: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+    """The fingerprint of the data that they were trained on, where it is known."""
 
     def put_into(self, network: SequenceModel) -> None:
         """Give them to a network of the same config. An average is put back on its manifold if need be."""
@@ -57,6 +59,10 @@ def find(path: Path, *, best: bool = False, weights: Weights = "raw", plugins: S
     if path.is_file():
         return _asked_for(read(path, plugins), best, weights)
     if (path / "manifest.json").is_file():
+        if best:
+            raise CheckpointError(
+                f"{path} is one checkpoint; which is the best is known to its run: give its directory"
+            )
         saved = checkpoint.load(path)
         try:
             config = with_plugins(saved.state["config"], plugins)
@@ -150,4 +156,5 @@ def _stored(saved: checkpoint.Checkpoint, config: Config, weights: Weights, best
             else "its run was made without optimizer.average"
         )
         raise CheckpointError(f"{saved.path} has no averaged weights: {why}")
-    return Stored(saved.path, config, saved.step, tensors, weights, best, durable.read_object(run / "summary.json"))
+    summary, data = durable.read_object(run / "summary.json"), saved.state.get("data", {})
+    return Stored(saved.path, config, saved.step, tensors, weights, best, summary, data)
