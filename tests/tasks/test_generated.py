@@ -163,6 +163,13 @@ def test_shards_cover_the_batch(world: int, size: int) -> None:
         assert torch.equal(dense.shard(rank, world).targets[0].long(), shard.targets)
 
 
+def test_targets_at_the_end_are_told_from_those_at_every_step() -> None:
+    """Of three sequences of three steps, with three targets each at the end, the shapes tell nothing."""
+    batch = Batch(torch.randn(3, 3, 1), torch.arange(9).view(3, 3))
+    assert batch.shard(1, 3, "last").targets.tolist() == [[3, 4, 5]]
+    assert batch.shard(1, 3, "all").targets.tolist() == [[1], [4], [7]]
+
+
 def test_sums_over_shards_are_the_whole() -> None:
     task = copying(length=6, batch=5)
     batch = task.batch("train", 0, 0)

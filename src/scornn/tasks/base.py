@@ -32,14 +32,17 @@ class Batch:
         """B, the number of samples."""
         return self.inputs.shape[1]
 
-    def shard(self, rank: int, world_size: int) -> "Batch":
-        """The samples rank, rank + world_size, ... of the batch: every sample belongs to one rank."""
+    def shard(self, rank: int, world_size: int, read: Literal["all", "last"] = "all") -> "Batch":
+        """The samples rank, rank + world_size, ... of the batch: every sample belongs to one rank.
+
+        What is read only at the end has its targets there, also where T, B and their own size are one number.
+        """
         if not 0 <= rank < world_size:
             raise ValueError(f"rank must be in 0 .. {world_size - 1}, got {rank}")
         if world_size == 1:
             return self
         own = slice(rank, None, world_size)
-        at_every_step = self.targets.shape[:2] == self.inputs.shape[:2]
+        at_every_step = read == "all" and self.targets.shape[:2] == self.inputs.shape[:2]
         targets = self.targets[:, own] if at_every_step else self.targets[own]
         lengths = None if self.lengths is None else self.lengths[own]
         return replace(self, inputs=self.inputs[:, own], targets=targets, lengths=lengths)

@@ -37,7 +37,7 @@ def _check_split(task: Task, split: str) -> None:
     _check_batch(task, split, batch)
     steps = batch.inputs.shape[:1] if task.read == "all" else ()
     if batch.inputs.shape[0] * batch.size * task.output_size > _MANY:
-        batch = batch.shard(0, batch.size)
+        batch = batch.shard(0, batch.size, task.read)
     outputs = torch.zeros(*steps, batch.size, task.output_size)
     total, count = task.loss(outputs, batch)
     if not isinstance(total, Tensor) or total.dim() or not count > 0:

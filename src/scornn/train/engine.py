@@ -188,9 +188,9 @@ class Engine:
         Raises :class:`DivergedError`, with the parameters untouched, if the loss or the gradient is not finite.
         """
         whole = self.task.batch("train", epoch, number)
-        batch = whole.shard(self.world.rank, self.world.size)
+        batch = whole.shard(self.world.rank, self.world.size, self.task.read)
         if empty := batch.size == 0:  # DDP wants a backward pass of every process: one sample, which does not count
-            batch = whole.shard(0, whole.size)
+            batch = whole.shard(0, whole.size, self.task.read)
         batch = batch.to(self.world.device)
         if clock:
             clock("data")
