@@ -237,6 +237,14 @@ def test_a_smoke_run_is_no_result(tmp_path: Path) -> None:
         record.record([tmp_path / "nothing"], tmp_path / "results", None)
 
 
+def test_a_run_without_settings_is_no_result(tmp_path: Path) -> None:
+    for name in ("config.json", "summary.json"):
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "epoch": 1, "split": "test", "loss": 1.0}\n')
+    with pytest.raises(DataError, match=r"summary\.json: one of them is empty$"):
+        record.record([tmp_path], tmp_path / "results", None)
+
+
 def test_measurements_are_recorded(tmp_path: Path) -> None:
     timed = {
         "preset": "mnist-scornn-170",

@@ -44,7 +44,8 @@ def add(run: Path, results: Path) -> Path:
     read = read_run(run)
     if not read.config or not read.summary or not read.rows:
         raise DataError(
-            f"{run}: expected a run with config.json, metrics.jsonl and summary.json: {'; '.join(read.notes)}"
+            f"{run}: expected a run with config.json, metrics.jsonl and summary.json: "
+            + ("; ".join(read.notes) or "one of them is empty")
         )
     preset = match.preset_of(read.config)
     if preset is not None and match.is_reduced(read.config, preset):
