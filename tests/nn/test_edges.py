@@ -88,11 +88,14 @@ class TestCached:
         layer, x = scornn.ScoRNN(3, 8, rho=2), torch.randn(5, 2, 3)
         nn.init.normal_(layer.weight_ih_l0)
         other = scornn.ScoRNN(3, 8, rho=5)
+        layer.skew_hh_l0.grad, fused = torch.ones(28), torch.optim.SGD([layer.skew_hh_l0], lr=1.0, fused=True)
         changes: list[Any] = [
             lambda: layer.skew_hh_l0.detach().mul_(0.5),
             lambda: layer.sign_hh_l0.neg_(),
             lambda: setattr(layer, "weight_hh_l0", torch.eye(8)),
             lambda: layer.load_state_dict(other.state_dict()),
+            lambda: setattr(layer.skew_hh_l0, "data", torch.randn(28)),
+            fused.step,  # which torch does not count as a change
         ]
         with torch.no_grad(), scornn.cached():
             for change in changes:

@@ -18,7 +18,7 @@ class _Scope:
 
     def __init__(self) -> None:
         self.open = True
-        self.made: dict[Any, tuple[list[Any], Tensor]] = {}
+        self.made: dict[Any, tuple[list[tuple[Tensor, Tensor, bool]], Tensor]] = {}
 
 
 _scope: ContextVar[_Scope | None] = ContextVar("scornn_cached", default=None)
@@ -32,10 +32,9 @@ def cached() -> Iterator[None]:
     an inverse for each step would cost more than the step. A scope belongs to the thread or task that opened it; one
     inside another shares what that one made.
 
-    A W is made anew where a parameter or buffer of the layer was replaced or changed in place, frozen or thawed, and
+    A W is made anew where a number of the layer has changed, a parameter or buffer was replaced, frozen or thawed, and
     apart for each of: gradients recorded, not recorded, inference mode. It is not kept under ``torch.func``'s
-    transforms, in ``torch.compile`` or under fake tensors. Two changes cannot be seen: through ``.data``, and in place
-    on parameters that were themselves made in inference mode. Where gradients are recorded, W and its graph are shared
+    transforms, in ``torch.compile`` or under fake tensors. Where gradients are recorded, W and its graph are shared
     by the forwards inside: call backward once for all of them, or with ``retain_graph=True``.
 
     Example:
@@ -65,21 +64,21 @@ def once(module: nn.Module, suffix: str, make: Callable[[str], Tensor]) -> Tenso
     if scope is None or not scope.open or under_transform() or torch._C._len_torch_dispatch_stack():
         return make(suffix)
     key = (module, suffix, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
-    numbers = _fingerprint(module)
+    tensors = [*module.parameters(), *module.buffers()]
     kept = scope.made.get(key)
-    if kept is not None and _same(kept[0], numbers):
+    if kept is not None and _same(kept[0], tensors):
         return kept[1]
     made = make(suffix)
-    scope.made[key] = numbers, made
+    scope.made[key] = [(t, t.detach().clone(), t.requires_grad) for t in tensors], made
     return made
 
 
-def _fingerprint(module: nn.Module) -> list[Any]:
-    """Each tensor of a module and what tells whether it has changed."""
-    tensors = [*module.parameters(), *module.buffers()]
-    return [(t, None if t.is_inference() else t._version, t.dtype, t.device, t.requires_grad) for t in tensors]
-
-
-def _same(before: list[Any], now: list[Any]) -> bool:
-    same = len(before) == len(now)
-    return same and all(a[0] is b[0] and a[1:] == b[1:] for a, b in zip(before, now, strict=True))
+def _same(before: list[tuple[Tensor, Tensor, bool]], now: list[Tensor]) -> bool:
+    """Whether the tensors are those of before, with the same numbers; not every change by torch counts in a version."""
+    return len(before) == len(now) and all(
+        t is known
+        and t.requires_grad == trained
+        and (t.dtype, t.device) == (copy.dtype, copy.device)
+        and (t.is_meta or torch.equal(t, copy))
+        for t, (known, copy, trained) in zip(now, before, strict=True)
+    )
