@@ -75,12 +75,20 @@ def test_one_that_keeps_it() -> None:
         ({"measure": {"accuracy": (2, 3)}}, r"measure\(\) has no loss"),
         ({"measure": {"loss": 1.0, "accuracy": (2, 3)}}, r"measure\(\)\['loss'\] is 1\.0; expected two numbers"),
         ({"measure": {"loss": (torch.tensor(1.0), 3), "accuracy": (2, 3)}}, "expected two numbers"),
+        ({"measure": {"loss": (1, 3), "accuracy": (2, 3), "step": (4, 1)}}, r"has a metric 'step', .* another name"),
     ],
     ids=str,
 )
 def test_what_breaks_it_is_named(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         check(Own(**changes))
+
+
+def test_lengths_are_part_of_the_fingerprint() -> None:
+    lengths = ([5, 1, 2], [5, 1, 3], None)
+    found = [Own(lengths=own).fingerprint()["test"] for own in lengths]
+    assert len(set(found)) == 3
+    assert Own(lengths=torch.tensor(lengths[0], dtype=torch.int32)).fingerprint()["test"] == found[0]
 
 
 def test_targets_of_several_numbers_at_the_end_are_shared_out_by_sample() -> None:

@@ -151,6 +151,44 @@ def test_a_task_that_cannot_be_made_is_named_with_its_file(capsys: pytest.Captur
     assert not Path("run").exists()
 
 
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("        y[90] = 7\n", 2, "the task first of {file} fails in loss() of batch 6 of train: IndexError"),
+        ("        y[830] = 7\n", 2, "the task first of {file} fails in measure() of batch 2 of test: IndexError"),
+        ("        x[90] = np.nan\n", 5, "; the inputs of batch 6 of train are not finite themselves"),
+        ("        x[830] = np.nan\n", 5, "; the inputs of batch 2 of test are not finite themselves"),
+    ],
+)
+def test_what_is_wrong_in_a_later_batch_is_named(
+    line: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, before = Path("first.py").read_text(), "        self.arrays = "
+    assert before in text
+    Path("first.py").write_text(text.replace(before, line + before))
+    command = "train first --plugin first.py --iterations 8 --threads 1 --tensorboard off --quiet --out run"
+    assert main(command.split()) == code
+    assert said.format(file=Path("first.py").resolve()) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("return Batch(x.transp", "return Batch((x if step < 2 else x.double()).transp", "batch 3 of test: expected"),
+        ('return {"loss"', 'return {"f1": (0, 0), "loss"', "measure()['f1'] counts nothing in the whole of test"),
+    ],
+)
+def test_a_task_that_breaks_its_promise_later_is_refused(
+    old: str, new: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = Path("first.py").read_text()
+    assert text.count(old) == 1
+    Path("first.py").write_text(text.replace(old, new))
+    command = "train first --plugin first.py --iterations 8 --threads 1 --tensorboard off --quiet --out run"
+    assert main(command.split()) == 2
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_sweep_over_a_task_of_a_plugin_is_resumed_and_reported(jobs: int, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("optuna")

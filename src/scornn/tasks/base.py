@@ -106,6 +106,8 @@ class Task(ABC):
         digest = hashlib.sha256()
         for tensor in (batch.inputs, batch.targets):
             digest.update(tensor.contiguous().numpy().tobytes())
+        if batch.lengths is not None:
+            digest.update(torch.as_tensor(batch.lengths, dtype=torch.int64).numpy().tobytes())
         return f"first batch sha256 {digest.hexdigest()}"
 
     def num_batches(self, split: str) -> int:

@@ -4,7 +4,8 @@ Nothing else keeps a list of them: the command line, configs, reports and the pa
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -131,18 +132,25 @@ def make(config: TaskConfig, seed: int, data: Path | None = None) -> Task:
     except msgspec.ValidationError as error:
         raise UsageError(f"task {entry.tag}: {error}") from None
     make_it: Callable[[TaskConfig, int, Path | None], Task] = entry.kind
-    try:
+    with faults_told(entry.kind, entry.name, "cannot be made"):
         made = make_it(config, seed, data)
+    made.name = entry.name
+    return made
+
+
+@contextmanager
+def faults_told(kind: type[Task], name: str, what: str) -> Iterator[None]:
+    """Tell a fault of a task of someone else's in a sentence; one in a task of this program is a bug."""
+    try:
+        yield
     except (ScornnError, OSError, MemoryError):
         raise
     except Exception as error:
-        if (file := _foreign_file(entry.kind)) is None:
+        if (file := _foreign_file(kind)) is None:
             raise
         raise UsageError(
-            f"the task {entry.name} of {file} cannot be made: {type(error).__name__}: {error}; --debug shows where"
+            f"the task {name} of {file} {what}: {type(error).__name__}: {error}; --debug shows where"
         ) from error
-    made.name = entry.name
-    return made
 
 
 def _foreign_file(kind: type[Task]) -> str | None:

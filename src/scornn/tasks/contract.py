@@ -1,13 +1,16 @@
-"""What every task promises, looked at before a run is made: one that breaks it is refused with a sentence."""
+"""What every task promises, looked at before a run is made and in each batch: one that breaks it is refused."""
 
 import torch
 from torch import Tensor
 
-from scornn.errors import ScornnError, UsageError
+from scornn.errors import UsageError
 from scornn.nn.model import checked_lengths
 from scornn.tasks.base import Batch, Task
+from scornn.tasks.catalogue import faults_told
 
 _CHOICES = {"read": ("all", "last"), "goal": ("max", "min")}
+_TAKEN = ("step", "epoch", "split", "weights", "orthogonality", "seconds")
+"""What a line of ``metrics.jsonl`` says beside the metrics."""
 _MANY = 1 << 24
 """Outputs from which the loss of one sample is enough."""
 
@@ -20,21 +23,23 @@ def check(task: Task) -> None:
     if not {"train", "test"} <= set(task.splits):
         raise UsageError(f"the task {task.name}: splits = {task.splits!r}; expected train and test among them")
     for split in task.splits:
-        try:
+        with faults_told(type(task), task.name, f"fails on its first batch of {split}"):
             _check_split(task, split)
-        except (ScornnError, OSError, MemoryError):
-            raise
-        except Exception as error:
-            raise UsageError(
-                f"the task {task.name} fails on its first batch of {split}: {type(error).__name__}: {error}"
-            ) from error
+
+
+def take(task: Task, split: str, epoch: int, step: int) -> Batch:
+    """A batch of a task, of the form that was promised."""
+    where = f"batch {step + 1} of {split}"
+    with faults_told(type(task), task.name, f"fails on {where}"):
+        batch = task.batch(split, epoch, step)
+        _check_batch(task, where, batch)
+    return batch
 
 
 def _check_split(task: Task, split: str) -> None:
     if (size := task.size(split)) < 1:
         raise UsageError(f"the task {task.name}: size({split!r}) is {size}; expected at least 1")
-    batch = task.batch(split, 0, 0)
-    _check_batch(task, split, batch)
+    batch = take(task, split, 0, 0)
     steps = batch.inputs.shape[:1] if task.read == "all" else ()
     if batch.inputs.shape[0] * batch.size * task.output_size > _MANY:
         batch = batch.shard(0, batch.size, task.read)
@@ -50,6 +55,11 @@ def _check_split(task: Task, split: str) -> None:
             f"the task {task.name}: measure() has no {' and no '.join(sorted(missing))}; expected loss and the headline"
         )
     for name, pair in metrics.items():
+        if name in _TAKEN:
+            raise UsageError(
+                f"the task {task.name}: measure() has a metric {name!r}, which means something else in metrics.jsonl; "
+                "expected another name"
+            )
         numbers = isinstance(pair, tuple | list) and [number for number in pair if isinstance(number, int | float)]
         if not numbers or len(numbers) != 2:
             raise UsageError(
@@ -57,9 +67,9 @@ def _check_split(task: Task, split: str) -> None:
             )
 
 
-def _check_batch(task: Task, split: str, batch: Batch) -> None:
+def _check_batch(task: Task, where: str, batch: Batch) -> None:
     def refuse(what: str, found: object) -> None:
-        raise UsageError(f"the task {task.name}, first batch of {split}: expected {what}; got {found}")
+        raise UsageError(f"the task {task.name}, {where}: expected {what}; got {found}")
 
     if not isinstance(batch, Batch):
         refuse("a Batch", type(batch).__name__)

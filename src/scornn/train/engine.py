@@ -5,7 +5,8 @@ import inspect
 import math
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,8 @@ from scornn.nn.caching import cached
 from scornn.nn.catalogue import MODELS, build, parameter_count
 from scornn.optim import RMSprop, StiefelStep, parameter_groups
 from scornn.tasks import Task
+from scornn.tasks.catalogue import faults_told
+from scornn.tasks.contract import take
 from scornn.train.config import Average, Config, StepRule
 from scornn.train.distributed import World
 
@@ -187,14 +190,16 @@ class Engine:
 
         Raises :class:`DivergedError`, with the parameters untouched, if the loss or the gradient is not finite.
         """
-        whole = self.task.batch("train", epoch, number)
+        whole = take(self.task, "train", epoch, number)
         batch = whole.shard(self.world.rank, self.world.size, self.task.read)
         if empty := batch.size == 0:  # DDP wants a backward pass of every process: one sample, which does not count
             batch = whole.shard(0, whole.size, self.task.read)
         batch = batch.to(self.world.device)
         if clock:
             clock("data")
-        total, count = self.task.loss(self._forward(batch.inputs, batch.lengths), batch)
+        outputs = self._forward(batch.inputs, batch.lengths)
+        with self._faults("loss", "train", number):
+            total, count = self.task.loss(outputs, batch)
         if empty:
             total, count = total * 0, 0
         stopping = float(stop)
@@ -220,7 +225,8 @@ class Engine:
             value = sums[0] / sums[1]
         finite = math.isfinite(gradient_norm) or all(bool(g.isfinite().all()) for g in gradients)  # a norm may overflow
         if not math.isfinite(value) or not finite:
-            raise DivergedError(self._divergence(value, gradient_norm))
+            said = self._divergence(value, gradient_norm)
+            raise DivergedError(said + self.unfit("train", [number], epoch))
         self._clip(gradients, gradient_norm)
         for optimizer in self.optimizers.values():
             optimizer.step()
@@ -252,10 +258,11 @@ class Engine:
                 for number in range(self.world.rank, self.task.num_batches(split), self.world.size):
                     if self.world.size == 1 and interrupted():
                         return None
-                    batch = self.task.batch(split, 0, number).to(self.world.device)
+                    batch = take(self.task, split, 0, number).to(self.world.device)
                     outputs = network(batch.inputs, batch.lengths)
-                    for name, (total, count) in self.task.measure(outputs, batch).items():
-                        sums[name] = [a + b for a, b in zip(sums.get(name, [0, 0]), (total, count), strict=True)]
+                    with self._faults("measure", split, number):
+                        for name, (total, count) in self.task.measure(outputs, batch).items():
+                            sums[name] = [a + b for a, b in zip(sums.get(name, [0, 0]), (total, count), strict=True)]
         finally:
             network.train()
         if self.world.size > 1:
@@ -263,7 +270,25 @@ class Engine:
             names = self.world.from_first(lambda: sorted(sums))
             flat = self.world.add([number for name in names for number in sums.get(name, [0, 0])])
             sums = {name: flat[2 * i : 2 * i + 2] for i, name in enumerate(names)}
+        for name, (_, count) in sums.items():
+            if not count:
+                raise UsageError(
+                    f"the task {self.task.name}: measure()[{name!r}] counts nothing in the whole of {split}; "
+                    "expected a count over 0, or no such metric"
+                )
         return {name: total / count for name, (total, count) in sums.items()}
+
+    def unfit(self, split: str, numbers: Iterable[int], epoch: int = 0) -> str:
+        """Names the first of some batches whose data are not finite: it began there, and not in the weights."""
+        for number in numbers:
+            batch = self.task.batch(split, epoch, number)
+            parts = {"inputs": batch.inputs, "targets": batch.targets}
+            if found := [name for name, tensor in parts.items() if not bool(tensor.isfinite().all())]:
+                return f"; the {' and '.join(found)} of batch {number + 1} of {split} are not finite themselves"
+        return ""
+
+    def _faults(self, method: str, split: str, number: int) -> AbstractContextManager[None]:
+        return faults_told(type(self.task), self.task.name, f"fails in {method}() of batch {number + 1} of {split}")
 
     def orthogonality(self, weights: Weights = "raw") -> float | None:
         """‖WᵀW − I‖_F where the layer constrains W."""

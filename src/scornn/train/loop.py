@@ -263,7 +263,10 @@ class Trainer:
                 return None
             if not all(math.isfinite(value) for value in metrics.values()):
                 which = "" if weights == "raw" else " with the averaged weights"
-                raise DivergedError(f"not finite at step {self.ledger.step}, evaluating {split}{which}: {metrics}")
+                unfit = self.engine.unfit(split, range(self.task.num_batches(split)))
+                raise DivergedError(
+                    f"not finite at step {self.ledger.step}, evaluating {split}{which}: {metrics}{unfit}"
+                )
             results[split] = metrics
         return results
 
