@@ -52,6 +52,21 @@ def test_refusals_in_a_sentence(argv: list[str], code: int, said: str, capsys: p
     assert not Path("runs").exists()
 
 
+def test_of_torchruns_processes_one_does_what_is_for_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both would write one page, and each trial of a sweep would wait for the process that is on another."""
+    assert main(["train", "copying", *TINY, "--quiet", "--out", "run"]) == 0
+    sweep = ["sweep", "copying", *TINY, "--over", "model.options.rho=0,1", "--out", "sweep"]
+    for rank, said in (("1", False), ("0", True)):
+        for argv in (["eval", "run"], ["report", "run"], sweep):
+            for name, value in (("TORCHELASTIC_RUN_ID", "a"), ("WORLD_SIZE", "2"), ("RANK", rank)):
+                monkeypatch.setenv(name, value)
+            assert main(argv) == 0
+            assert bool(capsys.readouterr().out) is said
+        assert Path("report.html").exists() is Path("sweep/best.json").exists() is said
+
+
 @pytest.mark.parametrize(
     "argv",
     [

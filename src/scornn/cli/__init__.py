@@ -32,6 +32,9 @@ _MORE = (
     "129, 130 and 143 interrupted.",
 )
 _BROKEN_PIPE = 128 + 13
+_OF_SEVERAL_PROCESSES = ("train", "resume")
+_JOB = ("TORCHELASTIC_RUN_ID", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+"""By which torchrun tells its processes of each other."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -98,7 +101,18 @@ def _dispatch(argv: list[str]) -> int:
     name = argv[0].replace("-", "_")
     if name not in commands():
         raise UsageError(f"unknown command {argv[0]!r}{suggest(name, commands())}")
+    if name not in _OF_SEVERAL_PROCESSES and not _alone():
+        return 0
     return import_module(f"scornn.cli.{name}").main(argv[1:])
+
+
+def _alone() -> bool:
+    """Whether this process is to do what is for one alone: of torchrun's it is the first, which leaves the job."""
+    if _JOB[0] not in os.environ:
+        return True
+    for name in _JOB:
+        os.environ.pop(name, None)
+    return os.environ.get("RANK") == "0"
 
 
 def _refuse_bytes(argv: list[str]) -> None:
