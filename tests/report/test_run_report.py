@@ -152,6 +152,16 @@ def test_rates_that_differ_say_which_they_are(tmp_path, runs):
     assert "scoRNN n=190, rate 0.002, rate of A 0.0002" in page
 
 
+def test_runs_on_other_data_are_no_seeds_of_one_setting(tmp_path, runs):
+    for seed, folder in ((1, "/winter"), (2, "/winter"), (1, "/summer")):
+        runs.make(tmp_path / f"{folder[1:]}-{seed}", runs.config(seed=seed, data=folder), steps=100)
+    settings = problems([read(path) for path in find([tmp_path])])[0].settings
+    assert [(setting.label, len(setting.runs)) for setting in settings] == [
+        ("scoRNN n=190, data /summer", 1),
+        ("scoRNN n=190, data /winter", 2),
+    ]
+
+
 def test_two_models_of_a_user_differ_in_their_dashes(tmp_path, runs):
     for name in ("mine", "yours"):
         runs.make(tmp_path / name, runs.config(model=name), steps=100)

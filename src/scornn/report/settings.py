@@ -17,7 +17,7 @@ from scornn.train.tables import flat
 
 _PROBLEM = ("length", "permuted", "dataset", "corpus")
 _NOT_A_SETTING = (
-    *("format", "seed", "name", "data", "threads"),
+    *("format", "seed", "name", "threads"),
     *("eval_every", "checkpoint_every", "log_every", "stop_when"),
 )
 _NAMES = {
