@@ -216,7 +216,7 @@ def _require_orthogonal(W: Tensor) -> None:
         raise ValueError(f"inverse_scaled_cayley: expected a real floating-point matrix, got {W.dtype}")
     n = W.shape[0]
     error = float(orthogonality_error(W.double()))
-    tolerance = 100 * max(n, 1) * torch.finfo(W.dtype).eps
+    tolerance = rounding(n, W.dtype)
     if not error <= tolerance:
         raise ValueError(
             f"inverse_scaled_cayley: W is not orthogonal: ‖WᵀW − I‖_F = {error:.3g}, expected at most {tolerance:.3g} "
@@ -224,11 +224,17 @@ def _require_orthogonal(W: Tensor) -> None:
         )
 
 
+def rounding(n: int, dtype: torch.dtype) -> float:
+    """How far rounding takes an n × n matrix of such numbers from orthogonal: half precision is rounded to, once."""
+    made = 100 * max(n, 1) * torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+    return max(made, 10 * n**0.5 * torch.finfo(dtype).eps)
+
+
 def _signs_of_large_pivots(W: Tensor) -> Tensor:
     """D such that eliminating W + D without row exchanges meets only pivots of modulus ≥ 1."""
     n = W.shape[0]
     S = W.clone()
-    D = torch.empty(n, dtype=W.dtype)
+    D = W.new_empty(n)
     for k in range(n):
         D[k] = 1.0 if S[k, k] >= 0 else -1.0
         S[k, k] += D[k]
@@ -238,7 +244,7 @@ def _signs_of_large_pivots(W: Tensor) -> Tensor:
 
 def _cayley(Z: Tensor) -> Tensor:
     """A = (I + Z)⁻¹(I − Z), made exactly skew."""
-    I = torch.eye(Z.shape[0], dtype=Z.dtype)
+    I = torch.eye(Z.shape[0], dtype=Z.dtype, device=Z.device)
     A: Tensor = torch.linalg.solve(I + Z, I - Z)
     return (A - A.mT) / 2
 
@@ -247,11 +253,11 @@ def _flip_pair(A: Tensor, i: int, j: int) -> Tensor:
     """The A that gives the same W once d_i and d_j have changed sign: a principal pivot on {i, j}."""
     S = [i, j]
     rest = [k for k in range(A.shape[0]) if k not in S]
-    B_inverse = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=A.dtype) / A[i, j]
+    B_inverse = A.new_tensor([[0.0, -1.0], [1.0, 0.0]]) / A[i, j]
     C = A[S][:, rest]
     P = B_inverse @ C
     flipped = torch.empty_like(A)
-    s, r = torch.tensor(S), torch.tensor(rest, dtype=torch.long)
+    s, r = (torch.tensor(places, dtype=torch.long, device=A.device) for places in (S, rest))
     flipped[s[:, None], s] = B_inverse
     flipped[s[:, None], r] = P
     flipped[r[:, None], s] = -P.mT

@@ -122,6 +122,29 @@ class TestAssignment:
         with pytest.raises(ValueError, match="outside the bandwidth 1"):
             layer.weight_hh_l0 = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64)).Q
 
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+    def test_half_precision_refuses_the_same(self, dtype: torch.dtype) -> None:
+        Q = torch.linalg.qr(torch.randn(8, 8)).Q.to(dtype)
+        layer = scornn.ScoRNN(3, 8, dtype=dtype)
+        layer.weight_hh_l0 = Q
+        torch.testing.assert_close(layer.weight_hh_l0.detach(), Q, rtol=0, atol=10 * torch.finfo(dtype).eps)
+        for wrong in (torch.zeros(8, 8), torch.eye(8) / 2):
+            with pytest.raises(ValueError, match="not orthogonal"):
+                layer.weight_hh_l0 = wrong.to(dtype)
+        with pytest.raises(ValueError, match="outside the bandwidth 1"):
+            scornn.ScoRNN(3, 8, dtype=dtype, bandwidth=1).weight_hh_l0 = Q
+
+    def test_whatever_the_default_device(self) -> None:
+        W, layer = torch.linalg.qr(torch.randn(8, 8)).Q, scornn.ScoRNN(3, 8, nonlinearity="identity")
+        linear, x = scornn.parametrizations.scaled_cayley(torch.nn.Linear(8, 8)), torch.randn(5, 2, 3)
+        with torch.device("meta"):
+            layer.weight_hh_l0 = linear.weight = W
+            memory, Q = scornn.LinearMemory.from_scornn(layer)
+            back = memory.to_scornn()
+        torch.testing.assert_close(layer.weight_hh_l0.detach(), W)
+        torch.testing.assert_close(linear.weight.detach(), W)
+        torch.testing.assert_close(back(x)[0] @ Q[0].mT, layer(x)[0])
+
     def test_there_is_no_such_layer(self) -> None:
         with pytest.raises(AttributeError, match="weight_hh_l7"):
             _ = scornn.ScoRNN(3, 4).weight_hh_l7

@@ -264,8 +264,8 @@ def schur(W: Tensor) -> tuple[Bank, Tensor]:
         angles += [0.0 if sign > 0 else math.pi] * pairs
         planes += units[: 2 * pairs]
         rest += [(sign, unit) for unit in units[2 * pairs :]]
-    signs = torch.tensor([sign for sign, _ in rest], dtype=S.dtype)
-    return Bank(torch.tensor(angles, dtype=S.dtype), signs), Q[:, planes + [unit for _, unit in rest]]
+    signs = S.new_tensor([sign for sign, _ in rest])
+    return Bank(S.new_tensor(angles), signs), Q[:, planes + [unit for _, unit in rest]]
 
 
 def convolution_pays(steps: int, batch: int, inputs: int, hidden: int, outputs: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from scornn.functional import full_precision, inverse_scaled_cayley, scaled_cayley, skew, skew_indices
+from scornn.functional import full_precision, inverse_scaled_cayley, rounding, scaled_cayley, skew, skew_indices
 from scornn.nn import init
 from scornn.nn.base import OrthogonalMatrix, OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
@@ -61,14 +61,14 @@ class _ScaledCayley(OrthogonalMatrix):
     def set_recurrent_matrix(self, suffix: str, W: Tensor) -> None:
         """Make W the recurrent matrix, through the constructive Theorem 3.1."""
         n = self.hidden_size
-        W = torch.as_tensor(W)
+        W = torch.as_tensor(W, device="cpu").detach()
         if tuple(W.shape) != (n, n):
             raise ValueError(f"weight_hh{suffix}: expected a matrix of shape {(n, n)}, got {tuple(W.shape)}")
-        A, D = inverse_scaled_cayley(W.detach().cpu())
+        A, D = inverse_scaled_cayley(W)
         row, column = skew_indices(n, self.bandwidth, A.device)
         outside = A.clone()
         outside[row, column] = outside[column, row] = 0
-        if outside.numel() and outside.abs().max() > 100 * n * torch.finfo(W.dtype).eps:
+        if outside.numel() and outside.abs().max() > rounding(n, W.dtype):
             raise ValueError(
                 f"weight_hh{suffix}: this matrix needs entries of A outside the bandwidth {self.bandwidth}; "
                 "build the layer with bandwidth=None"
