@@ -289,6 +289,24 @@ class TestSequenceModel:
         with pytest.raises(TypeError, match=r"lengths must be integers, got torch\.float32"):
             net(x, torch.tensor([6.0, 3.5]))
 
+    @pytest.mark.parametrize("backend", ["auto", "naive"])
+    @pytest.mark.parametrize("read", ["all", "last", "mean"])
+    def test_lengths_of_any_integers_whatever_the_default_device(self, backend: str, read: Any) -> None:
+        net, x = scornn.nn.SequenceModel(scornn.nn.LSTM(3, 5, backend=backend), 2, read), torch.randn(6, 2, 3)
+        expected = net(x, torch.tensor([6, 4]))
+        for dtype in (torch.int8, torch.int16, torch.int32, torch.uint8, torch.uint16):
+            torch.testing.assert_close(net(x, torch.tensor([6, 4], dtype=dtype)), expected)
+        with torch.device("meta"):
+            torch.testing.assert_close(net(x, [6, 4]), expected)
+
+    @pytest.mark.parametrize("read", ["all", "last"])
+    def test_a_head_whose_forward_was_replaced_is_called(self, read: Any) -> None:
+        net, x = scornn.nn.SequenceModel(scornn.ScoRNN(3, 8), 2, read), torch.randn(6, 2, 3)
+        expected = -net(x)
+        forward = net.head.forward
+        net.head.forward = lambda h: -forward(h)
+        torch.testing.assert_close(net(x), expected)
+
     @pytest.mark.parametrize("model", ["scornn", "lstm"])
     def test_last_reads_the_end_of_each_sequence(self, model: str) -> None:
         layer = scornn.nn.build(model, 3, 5)

@@ -14,17 +14,20 @@ from scornn.nn.layer import RecurrentLayer
 
 
 def _has_hooks(module: nn.Module) -> bool:
-    return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
+    """Whether its forward is watched, or replaced on the module itself, as by accelerate."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(module)
 
 
 def checked_lengths(inputs: Tensor, lengths: Tensor | Sequence[int]) -> Tensor:
-    """The steps that count of each sequence of ``inputs (T, B, m)``, as a tensor."""
+    """The steps that count of each sequence of ``inputs (T, B, m)``, int64 on the CPU as torch packs them."""
     if inputs.dim() != 3:
         raise RuntimeError(f"lengths are for inputs (T, B, m), got {inputs.dim()}-D inputs")
     steps, batch = inputs.shape[:2]
-    lengths = torch.as_tensor(lengths)
+    lengths = torch.as_tensor(lengths, device="cpu")
     if lengths.numel() and (lengths.dtype == torch.bool or lengths.is_floating_point() or lengths.is_complex()):
         raise TypeError(f"lengths must be integers, got {lengths.dtype}")
+    lengths = lengths.long()
     if lengths.shape != (batch,):
         raise RuntimeError(f"expected one length for each of the {batch} sequences, got {tuple(lengths.shape)}")
     if batch and (int(lengths.min()) < 1 or int(lengths.max()) > steps):
@@ -145,13 +148,14 @@ class SequenceModel(nn.Module):
         In one direction what comes after the end of a sequence changes nothing before it, and their states are
         bounded, so that none overflows there.
         """
-        padding = (torch.arange(inputs.shape[0]).unsqueeze(1) >= lengths.cpu()).unsqueeze(-1).to(inputs.device)
+        lengths = lengths.to(inputs.device)
+        padding = (torch.arange(inputs.shape[0], device=inputs.device).unsqueeze(1) >= lengths).unsqueeze(-1)
         output = self.layer(inputs.masked_fill(padding, 0))[0]
         if self.read == "all":
             return self.head(output).masked_fill(padding, 0)
         if self.read == "mean":
-            return self.head(output.masked_fill(padding, 0).sum(0) / lengths.to(output.device).unsqueeze(-1))
-        return self.head(output[lengths - 1, torch.arange(len(lengths))])
+            return self.head(output.masked_fill(padding, 0).sum(0) / lengths.unsqueeze(-1))
+        return self.head(output[lengths - 1, torch.arange(len(lengths), device=inputs.device)])
 
     def _last(self, sequence: Any) -> Tensor:
         """What the top layer gives at its last step, ``(B, output_size)``: both directions side by side."""
