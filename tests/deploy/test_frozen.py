@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn.utils import prune
+from torch.nn.utils.parametrizations import weight_norm
 
 from scornn.deploy import Frozen
 from scornn.errors import UsageError
@@ -51,6 +53,30 @@ def test_the_last_state_is_read_as_the_network_reads_it() -> None:
     model = SequenceModel(build("scornn", 3, 8, bidirectional=True), 4, "last", width=5).eval()
     x = torch.randn(5, 2, 3)
     torch.testing.assert_close(Frozen(model)(x)[0], model(x), **TOLERANCE)
+
+
+@pytest.mark.parametrize("change", ["pruned", "weight norm", "no bias"])
+@torch.no_grad()
+def test_a_head_as_it_is_used(change: str) -> None:
+    model, x = network("scornn"), torch.randn(5, 2, 3)
+    if change == "pruned":
+        prune.random_unstructured(model.head, "weight", 0.5)
+    elif change == "weight norm":
+        weight_norm(model.head)
+    else:
+        model.head = torch.nn.Linear(8, 4, bias=False)
+    before = torch.get_rng_state()
+    frozen = Frozen(model)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.testing.assert_close(frozen(x)[0], model(x), **TOLERANCE)
+
+
+def test_a_head_of_other_layers_is_refused() -> None:
+    model = network("scornn")
+    for other in (torch.nn.ReLU(), torch.nn.GELU(approximate="tanh")):
+        model.head = torch.nn.Sequential(torch.nn.Linear(8, 4), other)
+        with pytest.raises(UsageError, match=rf"a head with {type(other).__name__}\(.*\) cannot be frozen"):
+            Frozen(model)
 
 
 def test_a_model_without_a_form_says_so() -> None:

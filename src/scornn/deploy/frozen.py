@@ -74,19 +74,20 @@ class Frozen(nn.Module):
 
 
 def _copied(head: nn.Module) -> list[nn.Module]:
-    """The head's layers, with parameters of their own; dropout does nothing in evaluation."""
+    """The head's layers, with the weights that they use now as their own; dropout does nothing in evaluation."""
     made: list[nn.Module] = []
     for module in head if isinstance(head, nn.Sequential) else [head]:
         if isinstance(module, nn.Linear):
-            linear = nn.Linear(module.in_features, module.out_features, device=module.weight.device)
-            linear.to(module.weight.dtype).load_state_dict(module.state_dict())
+            V, c = module.weight.detach(), module.bias
+            linear = nn.utils.skip_init(nn.Linear, *reversed(V.shape), device=V.device, dtype=V.dtype)
+            linear.load_state_dict({"weight": V, "bias": V.new_zeros(len(V)) if c is None else c.detach()})
             made.append(linear)
         elif isinstance(module, nn.BatchNorm1d):  # in evaluation a scale and a shift of the sums before it
             before = made[-1]
             assert isinstance(before, nn.Linear)
             made[-1] = fuse_linear_bn_eval(before.eval(), deepcopy(module).eval())
-        elif isinstance(module, nn.GELU):
+        elif isinstance(module, nn.GELU) and module.approximate == "none":
             made.append(nn.GELU())
         elif not isinstance(module, nn.Dropout):
-            raise UsageError(f"a head with a {type(module).__name__} cannot be frozen: it is not one that a run makes")
+            raise UsageError(f"a head with {module} cannot be frozen: it is not one that a run makes")
     return made
