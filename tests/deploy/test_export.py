@@ -34,6 +34,15 @@ def test_the_command_writes_a_file_that_was_checked(
         assert said in card
 
 
+def test_the_network_is_written_as_it_is_and_left_as_it_was(run: Path, tmp_path: Path) -> None:
+    network, x = scornn.load(run).train(), torch.randn(5, 2, 10)
+    with torch.no_grad():
+        network.layer.skew_hh_l0.add_(0.3)
+    scornn.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
+    assert network.training
+    assert torch.equal(scornn.load(tmp_path / "a.safetensors")(x), network(x))
+
+
 @pytest.mark.parametrize("weights", ["raw", "averaged"])
 def test_the_card_has_the_figures_of_the_weights_beside_it(weights: str, run: Path, tmp_path: Path) -> None:
     average = ["--average"] if weights == "averaged" else []

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -72,7 +73,7 @@ def export(
         raise UsageError(f"unknown format {to!r}; expected one of {', '.join(FORMATS)}")
     if plain and to != "pt2":
         raise UsageError(f"plain is a form of pt2 files, but the format is {to}")
-    made = network if isinstance(network, Network) else load(network)
+    made = deepcopy(network) if isinstance(network, Network) else load(network)
     made, out = made.cpu().eval(), Path(out)
     _check_place(out, to)
     if to == "onnx":
@@ -114,7 +115,7 @@ def _check_place(out: Path, to: Format) -> None:
 
 def _content(network: Network, to: Format, plain: bool) -> bytes:
     if to == "safetensors":
-        return stored_weights.to_bytes(network.stored)
+        return stored_weights.to_bytes(replace(network.stored, tensors=network.state_dict()))
     frozen = network.frozen(plain=plain)
     if to == "onnx":
         from scornn.deploy import onnx
