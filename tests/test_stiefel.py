@@ -45,6 +45,17 @@ def test_one_step_by_the_formula() -> None:
     torch.testing.assert_close(B, -B.mH)
 
 
+def test_a_matrix_may_lie_anywhere_in_memory() -> None:
+    """As after torch.nn.utils.vector_to_parameters."""
+    W, gradient = unitary(4), torch.randn(4, 4, 2, dtype=torch.float64)
+    moved = torch.nn.Parameter(torch.cat([torch.zeros(1), W.detach().flatten()])[1:].view(4, 4, 2))
+    assert moved.storage_offset() == 1
+    for p in (W, moved):
+        p.grad = gradient
+        StiefelStep([p], lr=0.3).step()
+    torch.testing.assert_close(moved, W)
+
+
 def test_the_normalised_gradient_has_no_scale() -> None:
     first = unitary(4)
     second = torch.nn.Parameter(first.detach().clone())

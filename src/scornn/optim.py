@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from scornn.nn.parametrizations import ScaledCayley
 from scornn.nn.recurrent import Recurrent
+from scornn.ops.layout import complex_pairs
 
 __all__ = ["RMSprop", "StiefelStep", "parameter_groups", "recurrent_parameters"]
 
@@ -176,11 +177,10 @@ class StiefelStep(_ByGroup):
             if p.grad is None:
                 continue
             g = self._normalised(p, group) if group["rms"] else p.grad
-            g = g.clone(memory_format=torch.contiguous_format)  # DDP's gradients may begin at an odd place
-            W, G = torch.view_as_complex(p), torch.view_as_complex(g)
+            W, G = complex_pairs(p), complex_pairs(g)
             B = G @ W.mH - W @ G.mH
             I = torch.eye(W.shape[0], dtype=W.dtype, device=W.device)
-            W.copy_(torch.linalg.solve(I + group["lr"] / 2 * B, (I - group["lr"] / 2 * B) @ W))
+            p.copy_(torch.view_as_real(torch.linalg.solve(I + group["lr"] / 2 * B, (I - group["lr"] / 2 * B) @ W)))
 
     def _normalised(self, p: Tensor, group: dict[str, Any]) -> Tensor:
         state = self.state[p]
