@@ -402,6 +402,18 @@ def test_meta_device(case: Case) -> None:
 
 
 @cases
+def test_reset_parameters_fills_everything(case: Case) -> None:
+    """As programs do that build on the meta device and draw the weights afterwards."""
+    layer = MODELS[case.model].layer(M, N, device="meta", **case.options).to_empty(device="cpu")
+    with torch.no_grad():
+        for tensor in (*layer.parameters(), *layer.buffers()):
+            tensor.fill_(torch.nan if tensor.is_floating_point() else -7)
+    layer.reset_parameters()
+    assert all(bool((t.isfinite() & (t > -7)).all()) for t in layer.state_dict().values())
+    assert layer(inputs(T, B, M, dtype=torch.float32))[0].isfinite().all()
+
+
+@cases
 def test_every_change_shows_in_the_next_forward(case: Case) -> None:
     layer = case.layer()
     x = inputs(T, B, M)

@@ -153,7 +153,10 @@ class DTriv(ExpRNN):
         size = (input_size, hidden_size, num_layers, nonlinearity, bias, batch_first, dropout, bidirectional)
         super().__init__(*size, device, dtype, start=start, backend=backend)
         self.rebase_every = rebase_every
-        self.register_buffer("forwards", torch.zeros((), dtype=torch.long, device=device))
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        self.register_buffer("forwards", torch.zeros((), dtype=torch.long, device=self.like.device))
 
     def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
         return {"base_hh": (self.hidden_size, self.hidden_size)}
