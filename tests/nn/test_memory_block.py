@@ -75,6 +75,11 @@ def test_a_stride_reads_the_states_of_every_step() -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
+def test_a_stride_takes_an_empty_batch() -> None:
+    output, h_n = MemoryBlocks(2, 7, width=5, stride=3)(torch.zeros(12, 0, 2))
+    assert (output.shape, h_n.shape) == ((4, 0, 5), (1, 0, 7))
+
+
 @pytest.mark.parametrize("backend", [name for name in ("manual", "native") if backends()[name] == "available"])
 def test_a_stride_turns_by_the_angle_itself_however_long_the_sequence(backend: str) -> None:
     """S·θ rounded to float32 is another angle, which T / S turns multiply."""

@@ -50,7 +50,7 @@ def frames(x: Tensor, bank: Bank, U: Tensor, size: int) -> tuple[Tensor, Bank, T
     another matrix than R, and T / S turns would show it.
     """
     batch, m = x.shape[1:]
-    steps = x.unflatten(0, (-1, size)).transpose(1, 2).reshape(-1, batch, size * m)
+    steps = x.unflatten(0, (-1, size)).transpose(1, 2).reshape(len(x) // size, batch, size * m)
     return steps, Bank(bank.angle.double() * size, bank.sign**size), bank.columns(U, size).mT.contiguous()
 
 
