@@ -26,6 +26,12 @@ def test_segsnr_of_known_noise(decibels: float, samples: int) -> None:
     assert segsnr(reference, test, 8000) == pytest.approx(decibels)
 
 
+def test_segsnr_of_the_samples_of_a_sound_file() -> None:
+    reference = (20_000 * np.sin(np.arange(8000.0))).astype(np.int16)
+    test = -reference
+    assert segsnr(reference, test, 8000) == segsnr(reference.astype(float), test.astype(float), 8000)
+
+
 def test_segsnr_limits_and_silence() -> None:
     """Frames of 80 samples.
 

@@ -64,7 +64,7 @@ def segsnr(
     frames = len(reference) // length
     if frames == 0:
         raise ScoreRefused(f"{len(reference)} samples are shorter than one frame of {length}")
-    r, s = (signal[: frames * length].reshape(frames, length) for signal in (reference, test))
+    r, s = (np.float64(signal[: frames * length]).reshape(frames, length) for signal in (reference, test))
     power, noise = np.square(r).sum(axis=1), np.square(s - r).sum(axis=1)
     low, high = limits
     with np.errstate(divide="ignore", invalid="ignore"):
