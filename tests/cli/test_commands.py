@@ -93,7 +93,8 @@ def test_config_json_repeats_a_run_bit_for_bit() -> None:
 
 def test_file_then_flags_then_settings() -> None:
     Path("my.toml").write_text(
-        "seed = 1\neval_every = 2\nepochs = 1\n[model]\nhidden = 5\n[optimizer.rest]\nlr = 0.5\n[task]\nlength = 11"
+        "seed = 1\neval_every = 2\nepochs = 1\ndata = 'here'\n"
+        "[model]\nhidden = 5\n[optimizer.rest]\nlr = 0.5\n[task]\nlength = 11"
     )
     argv = (
         "train adding --config my.toml --quiet --tensorboard off --out run --threads 1 --hidden 6 --seed 2 --set seed=3"
@@ -110,6 +111,7 @@ def test_file_then_flags_then_settings() -> None:
         "flavour": "tf1",
     }
     assert config["optimizer"]["recurrent"]["lr"] == 1e-4
+    assert config["data"] == str(Path("here").absolute()), "a run is resumed from anywhere"
     assert json.loads(Path("run/summary.json").read_text())["steps"] == 2
 
 
@@ -162,6 +164,8 @@ def test_an_interrupted_run_says_how_to_go_on(
         (["train", "copying", "--hidden", "3", "--hidden", "4"], "--hidden is given 2 times"),
         (["train", "copying", "--set", "seed=1", "--set", "seed=2"], "--set gives seed twice"),
         (["train", "copying", "--set", "task.name=adding"], "TASK is copying, but --set is for adding"),
+        (["train", "mnist", "--set", "task.permuted=true"], "TASK is mnist, but --set is for task.permuted = true"),
+        (["train", "copying", "--set", "model.name=[1]"], "unknown model [1]; known: scornn"),
         (["train", "copying", "--lr", "nan"], "optimizer.rest.lr = nan"),
         (["train", "copying", "--rho", "191"], "expected an integer from 0 to 190"),
         (["train", "copying", "--hidden", "10", "--rho", "11"], "expected an integer from 0 to 10"),

@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from scornn.errors import UsageError
 from scornn.nn.catalogue import parameter_count
 from scornn.paper import match
 from scornn.paper.items import ITEMS, chosen
-from scornn.paper.presets import choose, presets
+from scornn.paper.presets import choose, presets, resolve
 from scornn.paper.scale import Cost, Request, settings, within
 from scornn.tasks import Batch, Task
 from scornn.train.config import build, to_table
@@ -22,6 +23,17 @@ from scornn.train.tables import merge
 
 NAMES = list(presets())
 SIZES = {"copying": (10, 9, "all"), "adding": (2, 1, "last"), "mnist": (1, 10, "last"), "speech": (129, 129, "all")}
+
+
+def test_a_task_is_named_in_a_file_as_on_the_command_line() -> None:
+    written = resolve({"task": {"name": "mnist", "permuted": True}})
+    assert resolve({"task": {"name": "pmnist"}}) == written
+    assert resolve({**to_table(written[0]), "task": {"name": "pmnist", "permuted": True}})[0] == written[0]
+    with pytest.raises(UsageError, match="unknown task 'pmnst'; did you mean pmnist or mnist"):
+        resolve({"task": {"name": "pmnst"}})
+    for table in ({}, {"length": 5}):
+        with pytest.raises(UsageError, match=r"task\.name is missing: expected one of .*copying"):
+            resolve({"task": table})
 
 
 class Toy(Task):

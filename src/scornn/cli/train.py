@@ -185,8 +185,10 @@ def settings(flags: Flags) -> dict[str, Any]:
     if flags.task is not None:
         given["task"] = find(flags.task).table()
         for source, table in ((flags.config, file), ("--set", by_key)):
-            if (named := lookup(table, "task.name")) not in (None, given["task"]["name"]):
-                raise UsageError(f"TASK is {flags.task}, but {source} is for {named}")
+            for key, value in given["task"].items():
+                if (named := lookup(table, f"task.{key}")) not in (None, value, flags.task):
+                    what = named if key == "name" else f"task.{key} = {str(named).lower()}"
+                    raise UsageError(f"TASK is {flags.task}, but {source} is for {what}")
     elif "task" not in file:
         raise UsageError(f"TASK is missing: expected one of {', '.join(TASKS)}, or a --config that names it")
     for option_, key in (_NUMBERS | _WORDS).items():
@@ -200,7 +202,10 @@ def settings(flags: Flags) -> dict[str, Any]:
     for text in flags.until:
         key, value = parse_setting(text, "--until", "loss=0.001")
         _once(given, f"stop_when.{key}", value, "--until")
-    return merge(file, given, by_key)
+    merged = merge(file, given, by_key)
+    if isinstance(folder := merged.get("data"), str):  # a run is resumed from elsewhere
+        merged["data"] = str(Path(folder).expanduser().absolute())
+    return merged
 
 
 def _once(table: dict[str, Any], key: str, value: Any, flag: str) -> None:

@@ -16,7 +16,7 @@ from scornn.paper.experiments import EXPERIMENTS, Preset, read
 from scornn.tasks.catalogue import TASKS, entry_of
 from scornn.train.config import Config, build
 from scornn.train.distributed import default_threads
-from scornn.train.tables import Table, flat, merge
+from scornn.train.tables import Table, flat, lookup, merge
 
 _PLAIN: Table = {
     "model": {"hidden": 128},
@@ -49,8 +49,12 @@ def choose(task: Mapping[str, Any], model: str, hidden: Any = None) -> Preset | 
 def resolve(table: Table) -> tuple[Config, str]:
     """A config from what the user gave, on top of the paper's setting; and a line that says where it is from.
 
-    A table with a ``format`` is a whole config, such as a run's ``config.json``, and stands on its own.
+    A task may have its name on the command line, such as pmnist. A table with a ``format`` is a whole config, such as
+    a run's ``config.json``, and stands on its own.
     """
+    name = lookup(table, "task.name")
+    if name not in _tags() and str(name) in TASKS:
+        table = merge(table, {"task": TASKS[name].table()})
     if "format" in table:
         return build(table), "settings from the config file"
     task, model = table.get("task", {}), table.get("model", {})
@@ -82,12 +86,17 @@ def _origin(preset: Preset, table: Table) -> str:
     return f"preset {preset.name} ({preset.title}) with {', '.join(changes)}"
 
 
+def _tags() -> list[str]:
+    return [entry.tag for entry in TASKS.values()]
+
+
 def _check_names(task: Mapping[str, Any], model: Mapping[str, Any]) -> None:
-    tags = sorted({entry.tag for entry in TASKS.values()})
-    if task.get("name") not in tags:
-        raise UsageError(f"unknown task {task.get('name')!r}{suggest(str(task.get('name')), tags)}")
+    if (name := task.get("name")) is None:
+        raise UsageError(f"task.name is missing: expected one of {', '.join(TASKS)}")
+    if name not in _tags():
+        raise UsageError(f"unknown task {name!r}{suggest(str(name), TASKS)}")
     name = model.get("name", "scornn")
-    if name not in MODELS:
+    if str(name) not in MODELS:
         raise UsageError(f"unknown model {name!r}{suggest(str(name), MODELS)}")
 
 
