@@ -72,6 +72,14 @@ class TestTakenAlong:
         twin.head.load_state_dict(model.head.state_dict())
         torch.testing.assert_close(twin(x), model(x))
 
+    def test_a_layer_with_a_forward_of_its_own_has_no_frozen_form(self) -> None:
+        class Doubled(scornn.ScoRNN):
+            def forward(self, input: Any, hx: Any = None, **more: Any) -> Any:
+                return super().forward(2 * input, hx, **more)
+
+        with pytest.raises(TypeError, match="a Doubled cannot be frozen: it has a forward of its own"):
+            Doubled(3, 5).frozen()
+
     def test_a_projected_lstm_has_no_frozen_form(self) -> None:
         with pytest.raises(TypeError, match="an LSTM with proj_size has no frozen form"):
             build("lstm", 3, 4, proj_size=2).frozen()
