@@ -439,10 +439,13 @@ class TestLastStateAlone:
     def test_a_sequence_model_asks_for_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         model = SequenceModel(scornn.ScoRNN(3, 5), 2, read="last")
         seen: list[Any] = []
-        forward = model.layer.forward
-        monkeypatch.setattr(
-            model.layer, "forward", lambda *args, **named: seen.append(named["need_output"]) or forward(*args, **named)
-        )
+        forward = scornn.ScoRNN.forward
+
+        def watched(*args: Any, **named: Any) -> Any:
+            seen.append(named["need_output"])
+            return forward(*args, **named)
+
+        monkeypatch.setattr(scornn.ScoRNN, "forward", watched)
         x = torch.randn(4, 2, 3)
         expected = model(x)
         model.layer.register_forward_hook(lambda module, args, result: None)
