@@ -13,7 +13,7 @@ from scornn.nn.checks import check_sizes
 from scornn.nn.layer import RecurrentLayer
 
 
-def _has_hooks(module: nn.Module) -> bool:
+def _is_watched(module: nn.Module) -> bool:
     """Whether its forward is watched, or replaced on the module itself, as by accelerate."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     return any(hooks) or "forward" in vars(module)
@@ -140,7 +140,7 @@ class SequenceModel(nn.Module):
     def _reads_in_one_pass(self) -> bool:
         """Whether the layer takes the head's weights: hooks, such as those of pruning, see the modules one by one."""
         plain = type(self.head) is nn.Linear and self.head.bias is not None
-        return plain and not (_has_hooks(self.head) or _has_hooks(self.layer))
+        return plain and not (_is_watched(self.head) or _is_watched(self.layer))
 
     def _on_padding(self, inputs: Tensor, lengths: Tensor) -> Tensor:
         """For torch's loops of an LSTM and a GRU, which take several times longer on packed sequences.
@@ -159,7 +159,7 @@ class SequenceModel(nn.Module):
 
     def _last(self, sequence: Any) -> Tensor:
         """What the top layer gives at its last step, ``(B, output_size)``: both directions side by side."""
-        if not (_has_hooks(self.layer) and self.layer.output_is_state):
+        if not (_is_watched(self.layer) and self.layer.output_is_state):
             return self.layer(sequence, need_output="last")[0]
         state = self.layer(sequence, need_output=True)[1]  # hooks may read the output
         h_n = state[0] if isinstance(state, tuple) else state
