@@ -143,7 +143,12 @@ def test_settings_beyond_the_paper_say_what_differs_and_are_never_a_default() ->
     beyond = {name: preset for name, preset in presets().items() if preset.beyond}
     assert set(beyond) == {
         *(f"adding-{T}-{kind}" for T in (200, 400, 750) for kind in ("scornn-170-start", "memory-blocks-65-closed")),
-        *(f"{task}-scornn-{n}-recipe" for task in ("mnist", "pmnist") for n in (170, 360, 512)),
+        *(
+            f"{task}-scornn-{n}-{what}"
+            for task in ("mnist", "pmnist")
+            for n in (170, 360, 512)
+            for what in ("recipe", "steady")
+        ),
         *(f"{task}-scornn-170-mlp" for task in ("mnist", "pmnist")),
         *(f"pmnist-linear-memory-{kind}" for kind in ("512-mlp", "784-deep", "784-short", "784-wide")),
         *(f"{task}-memory-blocks-192-strided" for task in ("mnist", "pmnist")),
