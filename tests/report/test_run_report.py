@@ -162,6 +162,30 @@ def test_runs_on_other_data_are_no_seeds_of_one_setting(tmp_path, runs):
     ]
 
 
+def test_data_are_known_by_their_fingerprint_where_it_is_there_and_by_their_folder_where_not(tmp_path, runs):
+    for seed, folder, data in ((1, "/a", {"x": "1"}), (2, "/b", {"x": "1"}), (3, "/c", {"x": "2"}), (4, "/a", None)):
+        path = runs.make(tmp_path / str(seed), runs.config(seed=seed, data=folder), steps=100)
+        if data:
+            summary = json.loads((path / "summary.json").read_text())
+            (path / "summary.json").write_text(json.dumps({**summary, "data": data}))
+    settings = problems([read(path) for path in find([tmp_path])])[0].settings
+    assert [[run.config["seed"] for run in setting.runs] for setting in settings] == [[1, 2, 4], [3]]
+
+
+def test_a_copy_of_a_run_is_no_second_seed(tmp_path, runs):
+    first = runs.make(tmp_path / "first", runs.config(seed=1), steps=100)
+    shutil.copytree(first, tmp_path / "second")
+    page = report([tmp_path])
+    assert "standard deviation" not in page
+    assert f"{tmp_path / 'second'} is a copy of it and is left out" in page
+
+
+def test_a_seed_that_ran_twice_is_two_runs_and_not_two_seeds(tmp_path, runs):
+    for name, steps in (("first", 100), ("second", 200)):
+        runs.make(tmp_path / name, runs.config(seed=1), steps=steps)
+    assert "mean of 2 runs, standard deviation" in report([tmp_path])
+
+
 def test_two_models_of_a_user_differ_in_their_dashes(tmp_path, runs):
     for name in ("mine", "yours"):
         runs.make(tmp_path / name, runs.config(model=name), steps=100)

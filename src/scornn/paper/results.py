@@ -16,7 +16,7 @@ from scornn.paper.presets import presets
 from scornn.paper.verdict import audio_mean, gradient_moments, judge, orthogonality
 from scornn.report.models import look
 from scornn.report.page import number
-from scornn.report.runs import Run, find, finite, mapping, read, read_object
+from scornn.report.runs import Run, distinct, find, finite, mapping, read, read_object
 from scornn.report.settings import setting_name
 
 
@@ -156,7 +156,8 @@ def collect(directory: Path) -> Results:
     if not directory.is_dir():
         raise DataError(f"{directory}: expected a directory of results, found nothing")
     try:
-        found = [read(path) for path in find([directory]) if path.relative_to(directory).parts[:1] != ("sweeps",)]
+        paths = [path for path in find([directory]) if path.relative_to(directory).parts[:1] != ("sweeps",)]
+        found = distinct(map(read, paths))
     except DataError:
         found = []
     by_preset: dict[str, list[Run]] = {}

@@ -11,7 +11,7 @@ import numpy as np
 from scornn.report import curves, figures, page, spectrum, speech, style
 from scornn.report.curves import Axis, Curve, Panel
 from scornn.report.page import Section, Value, duration, number, words
-from scornn.report.runs import Run, find, finite, read
+from scornn.report.runs import Run, distinct, find, finite, read
 from scornn.report.settings import Problem, Setting, differing, explain, flatten, problems, setting_name
 
 _MOST_SPECTRA = 12
@@ -20,7 +20,7 @@ _FIRST = ("model.name", "model.hidden")
 
 def report(paths: Iterable[str | os.PathLike[str]], *, title: str = "", utterances: int = speech.UTTERANCES) -> str:
     """The page for run directories, or directories of them, as text."""
-    runs = [read(path) for path in find(paths)]
+    runs = distinct(read(path) for path in find(paths))
     groups = problems(runs)
     sections: list[Section] = []
     for k, problem in enumerate(groups):
@@ -69,7 +69,9 @@ def _card(setting: Setting) -> page.Card:
     best = [v for v in (r.best() for r in setting.runs) if v is not None]
     lines = []
     if len(values) > 1:
-        lines.append(f"mean of {len(values)} seeds, standard deviation {number(statistics.stdev(values))}")
+        seeds = {json.dumps(r.config.get("seed")) for r in setting.runs}
+        what = "seeds" if len(seeds) == len(setting.runs) else "runs"
+        lines.append(f"mean of {len(values)} {what}, standard deviation {number(statistics.stdev(values))}")
     if best:
         better = max(best) if run.goal == "max" else min(best)
         lines.append(f"best of {len(best)} runs {number(better)}" if len(best) > 1 else f"best {number(better)}")

@@ -74,9 +74,12 @@ def problems(runs: Sequence[Run]) -> list[Problem]:
     """Group runs: problems in the order in which their tasks first appear, and of one task by length."""
     by_title: dict[str, dict[str, list[Run]]] = {}
     tasks: dict[str, int] = {}
+    known = {(_title(run), run.config.get("data")): run.summary["data"] for run in runs if "data" in run.summary}
     for run in runs:
         tasks.setdefault(run.task, len(tasks))
-        by_title.setdefault(_title(run), {}).setdefault(_identity(run), []).append(run)
+        title = _title(run)
+        data = run.summary.get("data", known.get((title, run.config.get("data"))))
+        by_title.setdefault(title, {}).setdefault(_identity(run, data), []).append(run)
 
     def order(title: str) -> tuple[int, float]:
         run = next(iter(by_title[title].values()))[0]
@@ -129,10 +132,13 @@ def flatten(config: dict[str, Any]) -> dict[str, str]:
     return {k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in values.items()}
 
 
-def _identity(run: Run) -> str:
+def _identity(run: Run, data: object) -> str:
+    """All but the seed, with the fingerprint of the data in place of their folder where it is known."""
     if not run.config:
         return f"run {run.path}"
     setting = {key: value for key, value in run.config.items() if key not in _NOT_A_SETTING}
+    if data is not None:
+        setting["data"] = data
     return json.dumps(flatten(setting), sort_keys=True)
 
 

@@ -347,6 +347,7 @@ class Trainer:
             "seconds_per_step": ledger.seconds / max(1, ledger.step),
             "seconds_with_evaluation": ledger.elapsed,
             "config_hash": config_hash(self.config),
+            "data": self._data,
             "versions": provenance.versions(),
             "machine": provenance.machine(),
             "numerics": self._numerics(),
