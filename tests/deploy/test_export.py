@@ -43,6 +43,44 @@ def test_the_network_is_written_as_it_is_and_left_as_it_was(run: Path, tmp_path:
     assert torch.equal(scornn.load(tmp_path / "a.safetensors")(x), network(x))
 
 
+@pytest.mark.parametrize("to", ["safetensors", "pt2", "onnx"])
+def test_a_network_that_was_trained_further_has_none_of_its_run_s_figures(to: str, run: Path, tmp_path: Path) -> None:
+    network = scornn.load(run, weights="average", best=True)
+    with torch.no_grad():
+        network.layer.skew_hh_l0.add_(0.3)
+    scornn.deploy.export(network, tmp_path / f"a.{to}", to)
+    card = (tmp_path / f"a.{to}.md").read_text()
+    assert f"| weights | raw, changed after step {network.stored.step} |" in card
+    assert "No figures were stored with the weights." in card
+
+
+def test_what_was_changed_stays_so_when_it_is_written_again(run: Path, tmp_path: Path) -> None:
+    network = scornn.load(run)
+    with torch.no_grad():
+        network.layer.skew_hh_l0.add_(0.3)
+    scornn.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
+    scornn.deploy.export(tmp_path / "a.safetensors", tmp_path / "b.safetensors", "safetensors")
+    assert scornn.load(tmp_path / "b.safetensors").stored.changed
+
+
+@pytest.mark.parametrize(
+    ("dtype", "to", "said"),
+    [
+        (
+            torch.float64,
+            "safetensors",
+            "takes float32 weights, which is what scornn.load makes, but .* is torch.float",
+        ),
+        (torch.bfloat16, "pt2", "takes float32 or float64 weights, but .* is torch.bfloat16; export network.float()"),
+        (torch.float16, "onnx", "takes float32 or float64 weights, but .* is torch.float16"),
+    ],
+)
+def test_weights_that_a_file_cannot_hold(dtype: torch.dtype, to: str, said: str, run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said):
+        scornn.deploy.export(scornn.load(run).to(dtype), tmp_path / f"a.{to}", to)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("weights", ["raw", "averaged"])
 def test_the_card_has_the_figures_of_the_weights_beside_it(weights: str, run: Path, tmp_path: Path) -> None:
     average = ["--average"] if weights == "averaged" else []

@@ -10,6 +10,7 @@ from scornn.deploy.network import Network
 from scornn.nn.catalogue import MODELS, parameter_count
 from scornn.train.config import to_table
 from scornn.train.provenance import versions
+from scornn.train.weights import Stored
 
 DATA = {
     "copying": "drawn by the program; no licence needed",
@@ -40,7 +41,7 @@ def text(network: Network, file: str, needs: str, error: float | None = None) ->
         "input": f"`x` (T, B, m) with m = {task.input_size}",
         "output": f"`y` {states} with p = {task.output_size}",
         "first state": "learned; in the metadata of an ONNX file" if network.layer.learn_h0 else "zero",
-        "weights": f"{which}, of {'the best evaluation, ' if stored.best else ''}step {stored.step:,}",
+        "weights": f"{which}, {_when(stored)}step {stored.step:,}",
         "parameters": f"{parameter_count(network):,}",
         "‖WᵀW − I‖_F": "not constrained" if orthogonality is None else f"{orthogonality:.3g}",
         "seed": str(stored.config.seed),
@@ -54,6 +55,12 @@ def text(network: Network, file: str, needs: str, error: float | None = None) ->
     lines += [f"| {name} | {value} |" for name, value in facts.items()]
     lines += ["", *_figures(stored.summary, which, stored.config.seed), "## Config", "", "```json"]
     return "\n".join([*lines, json.dumps(config, indent=2, ensure_ascii=False), "```", ""])
+
+
+def _when(stored: Stored) -> str:
+    if stored.changed:
+        return "changed after "
+    return "of the best evaluation, " if stored.best else "of "
 
 
 def licence(task: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from torch import Tensor
 from scornn import durable
 from scornn.deploy import card, fresh
 from scornn.deploy.frozen import Frozen
-from scornn.deploy.network import Network, load
+from scornn.deploy.network import Network, load, of
 from scornn.errors import ScornnError, UsageError, not_installed
 from scornn.train import weights as stored_weights
 from scornn.train.config import to_table
@@ -76,6 +76,8 @@ def export(
     made = deepcopy(network) if isinstance(network, Network) else load(network)
     made, out = made.cpu().eval(), Path(out)
     _check_place(out, to)
+    _check_numbers(made, to)
+    made.stored = _as_it_is_now(made)
     if to == "onnx":
         missing = [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
         if missing:
@@ -113,9 +115,28 @@ def _check_place(out: Path, to: Format) -> None:
             raise PermissionError(13, "Permission denied")
 
 
+def _check_numbers(network: Network, to: Format) -> None:
+    """Refuse weights of a type that the file, or what reads it, has not."""
+    taken = (torch.float32,) if to == "safetensors" else (torch.float32, torch.float64)
+    other = next((f"{name} is {p.dtype}" for name, p in network.named_parameters() if p.dtype not in taken), None)
+    if other:
+        why = ", which is what scornn.load makes" if to == "safetensors" else ""
+        expected = " or ".join(str(dtype).removeprefix("torch.") for dtype in taken)
+        raise UsageError(f"a {to} file takes {expected} weights{why}, but {other}; export network.float()")
+
+
+def _as_it_is_now(network: Network) -> stored_weights.Stored:
+    """What the network was loaded from, with the weights that it has now: the run's figures are no others' figures."""
+    now, loaded = network.state_dict(), of(network.stored).state_dict()
+    same = now.keys() == loaded.keys() and all(torch.equal(now[name], loaded[name].to(now[name])) for name in now)
+    if same:
+        return replace(network.stored, tensors=now)
+    return replace(network.stored, tensors=now, changed=True, weights="raw", best=False, summary={})
+
+
 def _content(network: Network, to: Format, plain: bool) -> bytes:
     if to == "safetensors":
-        return stored_weights.to_bytes(replace(network.stored, tensors=network.state_dict()))
+        return stored_weights.to_bytes(network.stored)
     frozen = network.frozen(plain=plain)
     if to == "onnx":
         from scornn.deploy import onnx

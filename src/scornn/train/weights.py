@@ -32,7 +32,10 @@ FORMAT = "scornn-1"
 
 @dataclass(frozen=True)
 class Stored:
-    """Weights and the config of the run that made them. ``best`` marks those of the best evaluation."""
+    """Weights and the config of the run that made them. ``best`` marks those of the best evaluation.
+
+    ``changed`` are those that were changed after they had been loaded: trained further, say, outside of a run.
+    """
 
     path: Path
     config: Config
@@ -43,6 +46,7 @@ class Stored:
     summary: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, str] = field(default_factory=dict)
     """The fingerprint of the data that they were trained on, where it is known."""
+    changed: bool = False
 
     def put_into(self, network: SequenceModel) -> None:
         """Give them to a network of the same config. An average is put back on its manifold if need be."""
@@ -99,6 +103,7 @@ def to_bytes(stored: Stored) -> bytes:
         "weights": stored.weights,
         "best": json.dumps(stored.best),
         "summary": json.dumps(dict(stored.summary)),
+        **({"changed": "true"} if stored.changed else {}),
     }
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in stored.tensors.items()}
     return safetensors.torch.save(tensors, {**header, "sha256": _digest(header, tensors)})
@@ -133,7 +138,8 @@ def read(path: Path, plugins: Sequence[str] = ()) -> Stored:
     try:
         kind: Weights = "average" if header["weights"] == "average" else "raw"
         config, summary = with_plugins(json.loads(header["config"]), plugins), json.loads(header["summary"])
-        return Stored(path, config, int(header["step"]), tensors, kind, json.loads(header["best"]) is True, summary)
+        best, changed = json.loads(header["best"]) is True, header.get("changed") == "true"
+        return Stored(path, config, int(header["step"]), tensors, kind, best, summary, changed=changed)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: its header is damaged: {error!r}") from None
 
