@@ -68,7 +68,7 @@ def once(module: nn.Module, suffix: str, make: Callable[[str], Tensor]) -> Tenso
     kept = scope.made.get(key)
     if kept is not None and _same(kept[0], tensors):
         return kept[1]
-    made = make(suffix)
+    made = make(suffix).contiguous()  # a solve gives columns; the kernel would copy them at every frame
     scope.made[key] = [(t, t.detach().clone(), t.requires_grad) for t in tensors], made
     return made
 

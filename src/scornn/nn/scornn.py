@@ -108,9 +108,9 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
         W = (I + A)^{-1}(I - A)D, \qquad z_t = U x_t + W h_{t-1}, \qquad h_t = \sigma(z_t)
 
     A is skew-symmetric and trained, D is a fixed diagonal with ``rho`` entries −1 (the last ones), and σ is modReLU,
-    :math:`\mathrm{sign}(z)\,\mathrm{relu}(|z| + b)`. W is orthogonal to rounding whatever the optimizer does to the
-    free numbers of A: it neither shrinks nor stretches what passes through it, states and gradients; σ may. W is made
-    from A and D in every forward, or once inside :func:`scornn.cached`.
+    :math:`\mathrm{sign}(z)\,\mathrm{relu}(|z| + b)`. W is orthogonal whatever the optimizer does to the free
+    numbers of A, to rounding times the condition of I + A: it neither shrinks nor stretches what passes through it,
+    states and gradients; σ may. W is made from A and D in every forward, or once inside :func:`scornn.cached`.
 
     A plain equivalent of one layer::
 
