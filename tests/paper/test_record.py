@@ -14,7 +14,7 @@ import pytest
 
 from scornn.cli import main
 from scornn.errors import DataError, UsageError
-from scornn.paper import match, record, verdict
+from scornn.paper import figures, match, record, verdict
 from scornn.paper import page as reproduction
 from scornn.paper.items import ITEMS, Item
 from scornn.paper.presets import presets
@@ -61,6 +61,41 @@ def test_runs_are_copied_small_and_without_paths(results: Path) -> None:
         assert (run / "metrics.jsonl").stat().st_size <= record.LARGEST
     assert (results / "copying-1000-scornn-190-s1" / "spectrum.json").is_file()
     assert not (results / "copying-1000-lstm-68-s5544" / "spectrum.json").exists()
+
+
+def test_weights_go_when_another_run_takes_their_place(results: Path, tmp_path: Path, runs: SimpleNamespace) -> None:
+    name = "copying-1000-scornn-190-s1"
+    files = [results / name / "weights.safetensors", results / name / "weights.safetensors.md"]
+    for file in files:
+        file.write_text("of the run that is there")
+    record.record([tmp_path / "made" / "a1"], results, None)
+    assert all(file.exists() for file in files)
+    runs.make(tmp_path / "longer", whole("copying-1000-scornn-190", 1), steps=9000)
+    record.record([tmp_path / "longer"], results, None)
+    assert not any(file.exists() for file in files)
+
+
+def test_the_time_of_a_point_is_the_time_that_was_measured(tmp_path: Path, runs: SimpleNamespace) -> None:
+    run = tmp_path / "run"
+    recorded(run, runs, whole("mnist-scornn-170"), 0.9, 0.9, 70)
+    rows = [{"step": s, "split": "test", "accuracy": a, "seconds": t} for s, a, t in ((10, 0.5, 1.0), (20, 0.9, 100.0))]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (x, y), *_ = figures.by_time(collect(tmp_path))[0].curves[0].members
+    assert (list(x), list(y)) == ([1.0, 100.0], [0.5, 0.9])
+
+
+def test_drift_is_that_of_the_weights_that_were_stepped(tmp_path: Path, runs: SimpleNamespace) -> None:
+    run = runs.make(tmp_path / "run", whole("mnist-full-urnn-512"), steps=100)
+    rows = [
+        {"step": step, "split": "test", "loss": 1.0, "weights": weights, "orthogonality": error}
+        for step, raw in ((50, 1e-6), (100, 1e-3))
+        for weights, error in (("raw", raw), ("average", 1e-7))
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (run / "summary.json").unlink()
+    read = collect(tmp_path).runs["mnist-full-urnn-512"][0]
+    assert list(verdict.orthogonality(read)[1]) == [1e-6, 1e-3]
+    assert read.last("orthogonality") == 1e-3
 
 
 def test_names_in_the_record() -> None:
@@ -310,6 +345,7 @@ def test_verdicts_on_a_number(
     ("preset", "losses", "epochs", "expected"),
     [
         ("adding-750-scornn-170", (0.17, 0.08), 10, verdict.AGREES),
+        ("adding-750-scornn-170", (0.17, 0.08), 1, verdict.SHORT),
         ("adding-750-scornn-170", (0.17, 0.01), 5, verdict.MET),
         ("adding-750-scornn-170", (0.17, 0.17), 5, verdict.SHORT),
         ("adding-750-scornn-170", (0.17, 0.17), 10, verdict.MISSED),

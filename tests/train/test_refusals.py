@@ -104,6 +104,11 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], int, str]] = {
     "signs": (lambda run: _weights(run, "layer.sign_hh_l0", 0.5), 4, "sign_hh_l0 holds 0.5; expected 1 and -1"),
     "other shapes": (_other_shape, 4, "do not fit the model"),
     "all damaged": (_all_damaged, 4, "no usable checkpoint"),
+    "checkpoints deleted": (
+        lambda run: shutil.rmtree(run / "checkpoints"),
+        4,
+        "results but no checkpoint to go on from",
+    ),
     "fewer metrics": (lambda run: (run / "metrics.jsonl").write_text("") and None, 4, "metrics.jsonl has 0 bytes"),
     "metrics a directory": (_metrics_a_directory, 6, "metrics.jsonl: Is a directory"),
     "damaged config": (lambda run: (run / "config.json").write_text("{") and None, 2, "config.json"),

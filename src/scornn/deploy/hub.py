@@ -7,9 +7,8 @@ from typing import Any
 
 from huggingface_hub import ModelHubMixin, hf_hub_download
 
-from scornn import durable
-from scornn.deploy import card
 from scornn.deploy.network import Network, load
+from scornn.deploy.write import export
 from scornn.train import weights
 
 
@@ -27,8 +26,8 @@ class HubNetwork(ModelHubMixin):
         self.network = network
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        weights.write(self.network.stored, save_directory / weights.FILE)
-        durable.write_text(save_directory / "README.md", card.text(self.network, weights.FILE, "scornn"))
+        written = export(self.network, save_directory / weights.FILE, "safetensors")
+        written.card.replace(save_directory / "README.md")
 
     @classmethod
     def _from_pretrained(cls, *, model_id: str, **options: Any) -> HubNetwork:

@@ -167,9 +167,9 @@ def by_time(results: Results) -> list[Panel]:
 
 
 def _seconds_series(run: Run, weights: str) -> list[Any]:
-    steps, seconds = finite(run.summary.get("steps")), finite(run.summary.get("seconds"))
-    x, y = run.series("test", "accuracy", weights)
-    return [(np.asarray(x) * (seconds / steps), y)] if weights == "raw" and steps and seconds else []
+    steps, seconds = run.series("test", "seconds", weights)
+    at, accuracy = run.series("test", "accuracy", weights)
+    return [(np.interp(at, steps, seconds), accuracy)] if weights == "raw" and steps.size else []
 
 
 def _gradients(item: Item, results: Results) -> list[Panel]:

@@ -1,9 +1,10 @@
 """The committed record: small copies of real runs, and what is made from them for people.
 
 ``results/RUN`` holds ``config.json``, ``metrics.jsonl`` (every evaluation, and training lines as far as they fit),
-``summary.json``, and where there are any ``spectrum.json``, ``gradients.json`` and ``audio/scores.json``; no weights.
+``summary.json``, and where there are any ``spectrum.json``, ``gradients.json`` and ``audio/scores.json``.
 ``results/timing/PRESET.json`` are measurements. All of it is written by this module, as are ``results/README.md``,
-``results/figures`` and the table between two marks in the project's README.
+``results/figures`` and the table between two marks in the project's README. Weights are put beside a run by
+``scornn export``; they go when another run takes its place.
 """
 
 import json
@@ -23,9 +24,10 @@ from scornn.paper.verdict import ENOUGH, OTHER
 from scornn.report import spectrum
 from scornn.report.models import label_and_about
 from scornn.report.page import duration, number, words
-from scornn.report.runs import finite, mapping
+from scornn.report.runs import finite, mapping, read_object
 from scornn.report.runs import read as read_run
 from scornn.tasks import catalogue
+from scornn.train import weights as stored
 
 LARGEST = 200_000
 """Bytes of the largest file of metrics."""
@@ -40,7 +42,7 @@ _NO_WORD = "No results are recorded yet: `scornn reproduce` obtains them."
 
 
 def add(run: Path, results: Path) -> Path:
-    """Copy a run into the record, in place of an older copy of the same name; weights stay behind."""
+    """Copy a run into the record, in place of an older one of the same name and of its weights; its own stay behind."""
     read = read_run(run)
     if not read.config or not read.summary or not read.rows:
         raise DataError(
@@ -51,6 +53,10 @@ def add(run: Path, results: Path) -> Path:
     if preset is not None and match.is_reduced(read.config, preset):
         raise UsageError(f"{run} is a smoke run of {preset.name}, with another n or T: it is no result")
     target = durable.make_directory(results / name_of(read.config))
+    before = read_object(target / "summary.json")
+    if before and before != read.summary:
+        for file in (stored.FILE, f"{stored.FILE}.md"):
+            (target / file).unlink(missing_ok=True)
     # Where the data lay is nobody's business, and no part of the result.
     durable.write_json(target / "config.json", {**read.config, "data": None})
     durable.write_json(target / "summary.json", read.summary)

@@ -45,7 +45,7 @@ def judge(
         return AGREES
     if published.claim == "fails" and not holds:
         return MET
-    if published.claim == "solves" and all(_share_of_baseline(run) < _LEFT for run in runs):
+    if published.claim == "solves" and share >= ENOUGH and all(_share_of_baseline(run) < _LEFT for run in runs):
         return AGREES
     return SHORT if share < 1 else MISSED
 

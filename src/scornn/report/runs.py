@@ -122,10 +122,10 @@ class Run:
         return float(at[-1]) if at.size else None
 
     def last(self, key: str) -> float | None:
-        """The newest finite value of a key in any split, the summary first."""
+        """The newest finite value of a key in any split, of the raw weights, the summary first."""
         value = finite(self.summary.get(key))
         if value is None:
-            values = (finite(row.get(key)) for row in reversed(self.rows))
+            values = (finite(row.get(key)) for row in reversed(self.rows) if row.get("weights", "raw") == "raw")
             value = next((v for v in values if v is not None), None)
         return value
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shlex
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -263,6 +264,11 @@ def _newest(trainer: Trainer, run: Run, there: bool) -> int | None:
         return None
     saved = checkpoint.newest(run.checkpoints, trainer.warn)
     if saved is None:
+        if (run.path / "summary.json").exists():  # of a recorded result, or of a run whose checkpoints were deleted
+            raise CheckpointError(
+                f"{run.path} has results but no checkpoint to go on from, and to train it again would replace them; "
+                f"`scornn train --config {shlex.quote(str(run.path / 'config.json'))} --out NEW` makes another run"
+            )
         return None
     run.check_metrics(saved.state["metrics_bytes"])
     return saved.step
