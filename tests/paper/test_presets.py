@@ -147,7 +147,7 @@ def test_settings_beyond_the_paper_say_what_differs_and_are_never_a_default() ->
             f"{task}-scornn-{n}-{what}"
             for task in ("mnist", "pmnist")
             for n in (170, 360, 512)
-            for what in ("recipe", "steady")
+            for what in ("recipe", "strong")
         ),
         *(f"{task}-scornn-170-mlp" for task in ("mnist", "pmnist")),
         *(f"pmnist-linear-memory-{kind}" for kind in ("512-mlp", "784-deep", "784-short", "784-wide")),
