@@ -11,14 +11,12 @@ namespace SCORNN_ISA {
 
 template <class T> struct Identity {
     using V = Vec<T>;
-    static constexpr bool pairs = false;
     static SCORNN_INLINE V forward(V z, V b) { return z + b; }
     static SCORNN_INLINE V backward(V dh, V, V, V &db) { return db = dh; }
 };
 
 template <class T> struct ReLU {
     using V = Vec<T>;
-    static constexpr bool pairs = false;
     static SCORNN_INLINE V forward(V z, V b) {
         z += b;
         return z <= T(0) ? V{} : z;
@@ -28,7 +26,6 @@ template <class T> struct ReLU {
 
 template <class T> struct LeakyReLU {
     using V = Vec<T>;
-    static constexpr bool pairs = false;
     static constexpr T slope = T(0.1);
     static SCORNN_INLINE V forward(V z, V b) {
         z += b;
@@ -39,7 +36,6 @@ template <class T> struct LeakyReLU {
 
 template <class T> struct Tanh {
     using V = Vec<T>;
-    static constexpr bool pairs = false;
     static SCORNN_INLINE V forward(V z, V b) { return tanh<T>(z + b); }
     static SCORNN_INLINE V backward(V dh, V h, V, V &db) { return db = dh * (T(1) - h * h); }
 };
@@ -47,7 +43,6 @@ template <class T> struct Tanh {
 // h = sign(z) relu(|z| + b); where h is not 0, dh/dz = 1 and dh/db = sign(h). The sign of a NaN is 0.
 template <class T> struct ModReLU {
     using V = Vec<T>;
-    static constexpr bool pairs = false;
     static SCORNN_INLINE V forward(V z, V b) {
         V r = absolute<T>(z) + b;
         V h = r <= T(0) ? V{} : (V)(bits<T>(r) | sign_bit<T>(z));
@@ -66,7 +61,6 @@ template <class T> struct ModReLU {
 //     dz = g dh + c r g'(r) u,   g'(r) = (eps - b) / (r + eps)^2,   db = c r / (r + eps).
 template <class T> struct ComplexModReLU {
     using V = Vec<T>;
-    static constexpr bool pairs = true;
     static constexpr T eps = T(1e-5), root_of_eps = T(3.1622776601683794e-3);
     static SCORNN_INLINE V sum_pairs(V v) { return v + swap_pairs<T>(v); }
     // sqrt(x^2 + y^2), whose squares neither overflow nor underflow.

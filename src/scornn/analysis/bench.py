@@ -26,7 +26,6 @@ from scornn.ops import library, recurrence
 from scornn.ops.sequence import RUNGS
 
 Step = Callable[[], object]
-PEERS = ("manual", "naive", "rnn", "lstm")
 LEAST_ROUNDS = 5
 TURN = 0.02
 """Seconds within which a contender repeats a short step."""

@@ -72,9 +72,11 @@ def evaluate_audio(
     ``<id>.npz`` with the frames ``true`` and ``predicted`` (L, 129) in dB; last, ``scores.json``, which is
     what is returned:
 
-    - ``files``: per utterance its scores; ``mean`` and ``counts``: per score the mean, and of how many
-    files; - ``refused``: per score the files without, and why; ``unavailable``: the scores without a
-    package, and what to install; - ``conventions``: what each score is.
+    - ``files``: per utterance its scores;
+    - ``mean`` and ``counts``: per score the mean, and of how many files;
+    - ``refused``: per score the files without, and why;
+    - ``unavailable``: the scores without a package, and what to install;
+    - ``conventions``: what each score is.
     """
     durable.make_directory(out_dir)
     files: dict[str, dict[str, float]] = {}

@@ -114,6 +114,7 @@ class LinearMemory(OrthogonalRecurrentLayer):
         return self.rho[self.suffixes().index(suffix)]
 
     def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and largest shape: an odd rho in an even n leaves one plane fewer (:meth:`make_parameters`)."""
         return {"angle_hh": (self.hidden_size // 2,)}
 
     def make_parameters(

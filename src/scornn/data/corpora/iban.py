@@ -1,8 +1,8 @@
 """The Iban speech corpus (OpenSLR 24, CC BY-SA): radio news read aloud, with its own train and test speakers.
 
 Layout: ``data/wav/<speaker>/<utterance>.wav`` and the lists ``data/{train,test}/*_utt2spk``. The lists may
-name more than the folder holds: a part of the corpus is a corpus. Every eighth training speaker is set
-aside for validation.
+name more than the folder holds: a part of the corpus is a corpus. For validation the training speakers of
+``VALID_SPEAKERS`` are set aside; where neither is there, the last one.
 """
 
 from pathlib import Path
