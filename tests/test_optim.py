@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize, prune
 
 import scornn
 from scornn.nn import MODELS
@@ -132,6 +133,15 @@ def test_the_recurrent_bias_goes_where_it_is_told() -> None:
     assert sorted(names[id(p)] for p in recurrent["params"]) == expected[:2]
     with pytest.raises(ValueError, match='"recurrent", "rest" or a positive rate, got \'both\''):
         parameter_groups(model, 1e-3, 1e-4, bias="both")  # type: ignore[arg-type]
+
+
+def test_a_pruned_or_parametrized_bias_is_found() -> None:
+    model = scornn.ScoRNN(3, 5, 2)
+    prune.l1_unstructured(model, "bias_l0", 0.3)
+    parametrize.register_parametrization(model, "bias_l1", nn.Identity())
+    names = {id(p): name for name, p in model.named_parameters()}
+    groups = {group["name"]: group["params"] for group in parameter_groups(model, 1e-3, 1e-4, bias=2e-4)}
+    assert {names[id(p)] for p in groups["bias"]} == {"bias_l0_orig", "parametrizations.bias_l1.original"}
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -100,6 +100,13 @@ def test_help_does_not_import_torch_nor_the_layers_scipy() -> None:
     subprocess.run([sys.executable, "-c", f"{code}; {layers}"], check=True)
 
 
+def test_operators_are_there_also_where_torch_was_only_looked_for() -> None:
+    look = "import scornn, importlib.util as u; assert u.find_spec('torch') and u.find_spec('torch')"
+    used = "import torch, sys; assert torch.ops.scornn.native_forward; assert not any('scornn' in type(f).__module__"
+    rest = " and 'Torch' in type(f).__name__ for f in sys.meta_path)"
+    subprocess.run([sys.executable, "-c", f"{look}; {used}{rest}"], check=True)
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_in_docstrings(module: str) -> None:
     torch.manual_seed(0)

@@ -61,16 +61,23 @@ _HOMES = {
 class _AfterTorch:
     """Enters the operators as soon as torch is there: a program that was exported on them loads after this import."""
 
+    looking = False
+
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != "torch":
+        if name != "torch" or self.looking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
+        self.looking = True
+        try:
+            spec = importlib.util.find_spec("torch")
+        finally:
+            self.looking = False
         if spec is not None and spec.loader is not None:
             run: Any = spec.loader.exec_module
 
             def run_and_enter(module: Any) -> None:
                 run(module)
+                if self in sys.meta_path:  # to look for torch is not yet to import it
+                    sys.meta_path.remove(self)
                 importlib.import_module("scornn.ops")
 
             spec.loader.exec_module = run_and_enter  # type: ignore[method-assign]

@@ -138,6 +138,16 @@ def test_a_head_on_every_state_is_a_convolution_where_that_costs_less(monkeypatc
         close(ours, theirs, 1e-11)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_last_state_compiles_in_one_graph_at_any_length(bias: bool) -> None:
+    network = SequenceModel(LinearMemory(3, 16, bias=bias, dtype=F64), 2, "last").double()
+    torch.compiler.reset()
+    compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
+    for steps in (50, 77, 64, 1, 130, 1000):
+        x = torch.randn(steps, 4, 3, dtype=F64)
+        close(compiled(x), network(x))
+
+
 def test_memory_of_the_last_state_has_no_states_in_it() -> None:
     """Autograd keeps the inputs, K and a state for each block: nothing of the size of all states."""
     steps, batch, n = 500, 64, 32

@@ -122,6 +122,18 @@ class TestAssignment:
         with pytest.raises(ValueError, match="outside the bandwidth 1"):
             layer.weight_hh_l0 = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64)).Q
 
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_a_band_takes_its_own_matrix(self, dtype: torch.dtype) -> None:
+        """Also where other signs, with an A outside the band, make the same W."""
+        layer = scornn.ScoRNN(3, 20, bandwidth=2, dtype=dtype)
+        torch.nn.init.normal_(layer.skew_hh_l0, 0, 0.5)
+        W, D = layer.weight_hh_l0.detach(), layer.sign_hh_l0.clone()
+        layer.weight_hh_l0 = W
+        torch.testing.assert_close(layer.weight_hh_l0.detach(), W, rtol=0, atol=1e3 * torch.finfo(dtype).eps)
+        assert torch.equal(layer.sign_hh_l0, D)
+        with pytest.raises(ValueError, match="for the signs that were found"):
+            layer.weight_hh_l0 = torch.linalg.qr(torch.randn(20, 20, dtype=dtype)).Q
+
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
     def test_half_precision_refuses_the_same(self, dtype: torch.dtype) -> None:
         Q = torch.linalg.qr(torch.randn(8, 8)).Q.to(dtype)

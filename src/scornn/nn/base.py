@@ -57,7 +57,8 @@ class RecurrentMatrix(Recurrent):
         return [f"{name}{end}" for end in ("_orig", "_g", "_v") if f"{name}{end}" in self._parameters]
 
     def recurrent_bias_names(self) -> list[str]:
-        return [self.bias_name(suffix) for suffix in self.suffixes()] if self.bias else []
+        names = [self.bias_name(suffix) for suffix in self.suffixes()] if self.bias else []
+        return [trained for name in names for trained in self._trained(name)]
 
     def _suffix_of(self, name: str) -> str | None:
         """The suffix, if ``name`` is that of a W that is made."""

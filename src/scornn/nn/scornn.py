@@ -68,13 +68,31 @@ class _ScaledCayley(OrthogonalMatrix):
         row, column = skew_indices(n, self.bandwidth, A.device)
         outside = A.clone()
         outside[row, column] = outside[column, row] = 0
-        if outside.numel() and outside.abs().max() > rounding(n, W.dtype):
+        if not outside.numel() or outside.abs().max() <= rounding(n, W.dtype):
+            self.tensor(f"skew_hh{suffix}").copy_(A[row, column])
+            self.tensor(f"sign_hh{suffix}").copy_(D)
+        elif not self._take_with_present_signs(suffix, W):
             raise ValueError(
-                f"weight_hh{suffix}: this matrix needs entries of A outside the bandwidth {self.bandwidth}; "
-                "build the layer with bandwidth=None"
+                f"weight_hh{suffix}: for the signs that were found, and for those of the layer, this matrix needs "
+                f"entries of A outside the bandwidth {self.bandwidth}; build the layer with bandwidth=None"
             )
-        self.tensor(f"skew_hh{suffix}").copy_(A[row, column])
-        self.tensor(f"sign_hh{suffix}").copy_(D)
+
+    def _take_with_present_signs(self, suffix: str, W: Tensor) -> bool:
+        """Whether an A in the band makes W with the D that is there. If so, it is the layer's now."""
+        n, D, free = self.hidden_size, self.tensor(f"sign_hh{suffix}"), self.tensor(f"skew_hh{suffix}")
+        if not has_values(D):
+            return False
+        D, I = D.to("cpu", torch.float64), torch.eye(n, dtype=torch.float64, device="cpu")
+        A = torch.linalg.solve_ex(I + W.double() * D, I - W.double() * D).result
+        row, column = skew_indices(n, self.bandwidth, A.device)
+        v = ((A - A.mT) / 2)[row, column].to(free.dtype)
+        if not torch.isfinite(v).all():
+            return False
+        made = scaled_cayley(skew(v.double(), n, self.bandwidth), D)
+        fits = bool((made - W).abs().max() <= rounding(n, W.dtype))
+        if fits:
+            free.copy_(v)
+        return fits
 
     def _counted_rho(self) -> str:
         """The number of −1 in D, of each suffix where they differ; as asked for where D has no values."""

@@ -52,9 +52,10 @@ class Bank(NamedTuple):
     def _factors(self, first: int, count: int, stride: int) -> tuple[Tensor, Tensor]:
         """√count coarse and √count fine powers whose products are e^{ikθ} for k = first, first + stride, ….
 
-        Each is rounded once from float64. The products may be a few more than ``count``.
+        Each is rounded once from float64. The products may be a few more than ``count``. A compiler has no whole root
+        of a free length, and takes 32 fine ones.
         """
-        fine = max(math.isqrt(count - 1) + 1, 1)
+        fine = 32 if torch.compiler.is_compiling() else max(math.isqrt(count - 1) + 1, 1)
         coarse = -(-count // fine)
         k = torch.arange(max(coarse, fine), device=self.angle.device) * stride
         jumps, steps = self.power(torch.cat([first + fine * k[:coarse], k[:fine]])).split([coarse, fine])
