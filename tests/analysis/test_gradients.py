@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,14 @@ def test_of_a_run_at_its_start_and_end(tmp_path: Path) -> None:
     assert len(start["norms"]) == len(end["norms"]) == 12
     assert start["norms"] != end["norms"]
     assert (tmp_path / "run" / gradients.FILE).is_file()
+    other = tmp_path / "other"
+    program.start(config, other, start_from=tmp_path / "run", quiet=True, tensorboard=False)
+    start, end = gradients.of_run(other)["moments"]
+    task, engine, _ = program.load(tmp_path / "run")
+    expected = gradients.gradient_norms(engine.model, task.batch("train", 0, 0), gradients.task_loss(task))
+    assert start["norms"] == pytest.approx(expected.tolist(), rel=1e-5)
+    shutil.rmtree(other / "checkpoints" / "step-0")
+    assert gradients.of_run(other)["moments"] == [end]
 
 
 def test_outputs_that_are_no_states_are_refused() -> None:

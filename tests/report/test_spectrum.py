@@ -55,6 +55,24 @@ def test_the_start_is_drawn_again_from_the_seed(trained):
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_a_run_from_other_weights_did_not_start_from_the_seed(trained):
+    """Its start is its first checkpoint, or not known."""
+    path, layer = trained()
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, "start": "other, step 5"}))
+    assert [moment.step for moment in spectrum.read(path)[0]] == [30]
+    spectrum.write(path)
+    assert json.loads((path / "spectrum.json").read_text())["start"] == []
+    (path / "spectrum.json").unlink()
+    start = nn.build("scornn", 10, 17, rho=8)
+    checkpoint.save(path / "checkpoints", 0, nn.SequenceModel(start, 9).state_dict(), {}, {})
+    for found in (spectrum.read(path)[0], spectrum.write(path) and spectrum.read(path)[0]):
+        assert [moment.step for moment in found] == [0, 30]
+        for moment, of in zip(found, (start, layer), strict=True):
+            W = of.weight_hh_l0.detach().double().numpy()
+            np.testing.assert_allclose(in_order(moment.eigenvalues), in_order(np.linalg.eigvals(W)), atol=1e-10)
+
+
 def test_file_stands_in_for_weights(trained):
     path, _ = trained()
     with_weights, _ = spectrum.read(path)

@@ -60,13 +60,19 @@ def gradient_norms(model: SequenceModel, batch: Batch, loss: Loss | None = None)
 def of_run(path: Path, *, data: Path | None = None) -> dict[str, Any]:
     """The norms of a run at its start and with its newest weights, written to ``gradients.json`` in it.
 
-    Each is taken on the training batch that comes next. The start is drawn again from the run's seed.
+    Each is taken on the training batch that comes next. The start is drawn again from the run's seed. A run from other
+    weights has its start in its first checkpoint; where that is gone, only the newest weights are taken.
     """
     task, engine, saved = program.load(path, data=data)
     config = read_config(path)
-    fresh = Engine(config, task)
     result: dict[str, Any] = {"moments": []}
-    for step, model in ((0, fresh.model), (saved.step, engine.model)):
+    moments = {saved.step: engine.model}
+    first = path / "checkpoints" / "step-0"
+    if config.start is None:
+        moments = {0: Engine(config, task).model, **moments}
+    elif saved.step and first.is_dir():
+        moments = {0: program.load(first, data=data)[1].model, **moments}
+    for step, model in moments.items():
         batch = task.batch("train", *divmod(step, task.num_batches("train")))
         norms = gradient_norms(model, batch.to(config.device), task_loss(task))
         result["moments"].append({"step": step, "norms": [float(f"{value:.6g}") for value in norms.tolist()]})

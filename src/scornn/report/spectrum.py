@@ -24,7 +24,7 @@ class Spectrum:
 
 
 def read(run: str | os.PathLike[str]) -> tuple[list[Spectrum], str]:
-    """The spectra at the start and now, in time; or none, with the reason in words.
+    """The spectra at the start, where it is known, and now, in time; or none, with the reason in words.
 
     The reason is "" where the model has no orthogonal or unitary W. torch is imported only if a checkpoint is newer
     than ``spectrum.json``.
@@ -59,7 +59,8 @@ def write(run: str | os.PathLike[str]) -> Path | None:
         raise CheckpointError(f"{newest[1]}: cannot rebuild the layer from it: {_first_line(error)}") from error
     if not found:
         return None
-    start, now = ([[float(z.real), float(z.imag)] for z in s.eigenvalues] for s in found)
+    pairs = [[[float(z.real), float(z.imag)] for z in s.eigenvalues] for s in found]
+    start, now = pairs if len(pairs) == 2 else ([], pairs[0])
     durable.write_json(run / FILE, {"step": newest[0], "eigenvalues": now, "start": start})
     return run / FILE
 
@@ -75,7 +76,10 @@ def newest_checkpoint(run: Path) -> tuple[int, Path] | None:
 
 
 def _of_checkpoint(run: Path, newest: tuple[int, Path]) -> list[Spectrum]:
-    """W of the first layer as the seed draws it, and with the weights; nothing where it is not constrained."""
+    """W of the first layer at the start and with the weights; nothing where it is not constrained.
+
+    The start is drawn again from the seed. A run from other weights has its start in its first checkpoint, or nowhere.
+    """
     import torch
 
     from scornn import nn
@@ -83,22 +87,33 @@ def _of_checkpoint(run: Path, newest: tuple[int, Path]) -> list[Spectrum]:
 
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     model = mapping(config.get("model"))
-    saved = checkpoints.load(newest[1]).model
-    weights = {key.removeprefix("layer."): value for key, value in saved.items() if key.startswith("layer.")}
+    moments = [newest]
+    from_weights, first = config.get("start") is not None, run / "checkpoints" / "step-0"
+    if from_weights and newest[0] and (first / "manifest.json").is_file():
+        moments.insert(0, (0, first))
+
+    def of_layer(directory: Path) -> dict[str, torch.Tensor]:
+        saved = checkpoints.load(directory).model
+        return {key.removeprefix("layer."): value for key, value in saved.items() if key.startswith("layer.")}
+
+    weights = of_layer(newest[1])
     size = weights[min(key for key in weights if key.endswith("weight_ih_l0"))].shape[-1]  # the first block's
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(config.get("seed", 0)))
         layer: Any = nn.build(str(model["name"]), size, model["hidden"], **mapping(model.get("options")))
     if layer.orthogonality_error() is None:
         return []
-    found = []
-    for step in (0, newest[0]):
-        if step:
-            layer.load_state_dict(weights)
+
+    def spectrum(step: int) -> Spectrum:
         with torch.no_grad():
             W = layer.weight_hh_l0
         matrix = np.asarray(W.to("cpu", torch.complex128 if W.is_complex() else torch.float64).numpy())
-        found.append(Spectrum(np.linalg.eigvals(matrix), step))
+        return Spectrum(np.linalg.eigvals(matrix), step)
+
+    found = [] if from_weights else [spectrum(0)]
+    for step, directory in moments:
+        layer.load_state_dict(weights if directory == newest[1] else of_layer(directory))
+        found.append(spectrum(step))
     return found
 
 
