@@ -12,7 +12,7 @@ import pytest
 from scornn.errors import UsageError
 from scornn.train import board, program
 from scornn.train.config import Config, to_json
-from scornn.train.progress import Figures, tell
+from scornn.train.progress import Figures, Screen, tell
 
 Small = Callable[..., Config]
 
@@ -60,8 +60,21 @@ def test_a_reader_that_leaves_does_not_end_the_training() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as stream:
+        before = os.dup(writer)
+        os.close(before)
         tell("nobody hears", stream)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), writer)
+        after = os.dup(writer)
+        os.close(after)
+    assert after == before, "a descriptor was left open"
+
+
+def test_a_reader_that_leaves_does_not_end_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        Screen(quiet=False).say("nobody hears")
+        monkeypatch.undo()
 
 
 def test_figures_in_a_line() -> None:

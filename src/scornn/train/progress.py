@@ -151,8 +151,8 @@ def tell(text: str, stream: TextIO | None = None) -> None:
     try:
         print(text, file=stream, flush=True)
     except OSError:
-        with suppress(OSError, ValueError):  # what is still to be flushed goes nowhere
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())  # what is still to be flushed goes there
     except UnicodeEncodeError:
         tell(text.encode("ascii", "replace").decode(), stream)
     except ValueError:  # closed
@@ -184,7 +184,7 @@ class Screen:
         if self.bar:
             self.bar.console.print(text, markup=False, highlight=False)
         elif not self.quiet:
-            print(text, flush=True)
+            tell(text)
 
     def __enter__(self) -> Self:
         if self.bar:
