@@ -51,6 +51,11 @@ Small = Callable[..., Config]
             {"kind": "stiefel", "lr": 1, "eps": 0.1},
             r"optimizer\.recurrent\.eps = 0\.1: only .* take it, not stiefel",
         ),
+        (
+            "optimizer.rest.flavour",
+            "theano",
+            r"rest\.flavour = theano: only rmsprop takes it, not adam; .* --set optimizer\.rest\.flavour=tf1",
+        ),
         ("optimizer.recurrent", {}, r"optimizer\.recurrent\.kind is missing: expected one of adam"),
         ("task", 3, r"task = 3: expected a table$"),
         ("task.name", "sorting", r'task\.name = "sorting": expected one of adding, copying'),

@@ -70,8 +70,10 @@ class StepRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 _MOMENTS = ("rmsprop", "adam", "adamw", "stiefel-rms")
-_TAKEN_BY = {"decay": _MOMENTS, "eps": _MOMENTS, "weight_decay": ("adam", "adamw")}
-"""The rules that a number of a rule is for; others would pass it over."""
+_TAKEN_BY = {"flavour": ("rmsprop",), "decay": _MOMENTS, "eps": _MOMENTS, "weight_decay": ("adam", "adamw")}
+"""The rules that a setting of a rule is for; others would pass it over."""
+_PLAIN = StepRule(kind="sgd", lr=1)
+"""Its settings are as good as none: a config.json has them for every rule."""
 
 
 class Average(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -265,11 +267,14 @@ def _check_together(config: Config) -> None:
         )
     for name, rule in (("rest", config.optimizer.rest), ("recurrent", config.optimizer.recurrent)):
         for key, kinds in _TAKEN_BY.items():
-            value = getattr(rule, key)
-            if value and rule.kind not in kinds:
+            value, unset = getattr(rule, key), getattr(_PLAIN, key) or 0
+            if value and value != unset and rule.kind not in kinds:
                 *others, last = kinds
+                take = f"{', '.join(others)} and {last} take" if others else f"{last} takes"
+                full = f"optimizer.{name}.{key}"
                 raise UsageError(
-                    f"optimizer.{name}.{key} = {value:g}: only {', '.join(others)} and {last} take it, not {rule.kind}"
+                    f"{full} = {value}: only {take} it, not {rule.kind}; leave it out, or set it back: "
+                    f"--set {full}={unset}"
                 )
     if (schedule := config.optimizer.schedule) is not None:
         key = "optimizer.schedule.every"
