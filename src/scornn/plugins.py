@@ -19,6 +19,9 @@ from scornn import durable
 from scornn.data.locate import cache_directory
 from scornn.errors import StorageError, UsageError
 
+_digests: dict[str, str] = {}
+"""Of the files that were run: one that is edited or deleted after that changes nothing of this process."""
+
 
 def load(files: Iterable[str]) -> list[str]:
     """Run the files that a user has named, once in a process; their absolute paths, which a run keeps."""
@@ -47,8 +50,8 @@ def load_remembered(table: Mapping[str, Any]) -> list[str]:
 
 
 def digest(paths: Iterable[str]) -> str:
-    """What identifies the code of plugins: the names of the files and a sha256 of each."""
-    return ", ".join(f"{Path(path).name} {durable.sha256_file(path)[:12]}" for path in paths)
+    """What identifies the code of plugins: the names of the files and a sha256 of each, as it was when it was run."""
+    return ", ".join(f"{Path(path).name} {(_digests.get(path) or durable.sha256_file(path))[:12]}" for path in paths)
 
 
 def _absolute(file: str) -> str:
@@ -73,6 +76,7 @@ def _run(path: str) -> None:
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
     try:
+        _digests[path] = durable.sha256_file(path)
         specification.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]

@@ -14,6 +14,7 @@ from scornn import plugins
 from scornn.cli import main
 from scornn.nn.catalogue import MODELS
 from scornn.tasks import TASKS
+from scornn.train.loop import Trainer
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
 BLOCK = re.compile(r"^```py\n# (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -207,3 +208,38 @@ def test_a_sweep_over_a_task_of_a_plugin_is_resumed_and_reported(jobs: int, caps
     for command in (["resume", "s", "--quiet"], ["report", "s"], ["report", "kept.json"]):
         _forget()
         assert main(["sweep", *command, "--plugin", "moved/first.py"]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("becomes", ["edited", "deleted"])
+def test_a_checkpoint_names_the_code_that_was_run(
+    becomes: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, step = Path("first.py"), Trainer._step
+    text = file.read_text()
+
+    def stepping(self: Trainer, stop: bool) -> bool:
+        if becomes == "edited":
+            file.write_text(text + "# edited\n")
+        else:
+            file.unlink(missing_ok=True)
+        return step(self, stop)
+
+    short = ["--tensorboard", "off", "--quiet", "--iterations"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", stepping)
+        train = ["train", "first", "--plugin", "first.py", "--threads", "1", "--out", "run"]
+        assert main([*train, *short, "2"]) == 0, capsys.readouterr().err
+    _forget()
+    file.write_text(text + "# edited\n")
+    assert main(["resume", "run", *short, "3"]) == 0
+    assert "may not resume bit for bit: plugins was first.py" in capsys.readouterr().err
+
+
+def test_a_model_of_a_plugin_may_call_a_parameter_as_it_likes(capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path("symmetric.py").read_text()
+    assert "half_hh" in text
+    Path("symmetric.py").write_text(text.replace("half_hh", "sign_gate"))
+    small = "--hidden 4 --iterations 2 --threads 1 --tensorboard off --quiet --set task.train_size=100"
+    train = f"train adding --model symmetric --plugin symmetric.py --set task.test_size=20 --out run {small}"
+    assert main(train.split()) == 0, capsys.readouterr().err
+    assert main(["eval", "run"]) == 0, capsys.readouterr().err

@@ -13,6 +13,7 @@ import torch
 
 import scornn
 from scornn import tasks
+from scornn.cli import main
 from scornn.errors import CheckpointError, DivergedError, UsageError
 from scornn.train import checkpoint, program, provenance, state
 from scornn.train.config import Config
@@ -269,6 +270,8 @@ def test_a_run_may_start_from_the_weights_of_another(
         saved = checkpoint.load(tmp_path / "stopped" / "checkpoints" / "step-0")
         ended = checkpoint.load(first / "checkpoints" / "step-14")
         assert all(torch.equal(saved.model[name], tensor) for name, tensor in ended.model.items())
+        averaged = state.average_of(saved.training)
+        assert all(torch.equal(averaged[name], tensor) for name, tensor in ended.model.items())
         assert saved.state["config"]["start"].startswith("first/step-14/")
         shutil.rmtree(first)
         resume(tmp_path / "stopped")
@@ -453,3 +456,36 @@ def test_a_second_sigint_leaves_at_once() -> None:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(
+    ("options", "device"), [({"fused": True}, "meta"), ({"capturable": True}, "meta"), ({"foreach": True}, "cpu")]
+)
+def test_the_count_of_steps_lies_where_torch_wants_it(options: dict[str, bool], device: str) -> None:
+    parameter = torch.nn.Parameter(torch.zeros((), device="meta"))
+    group = {"params": [parameter], "fused": None, "capturable": False} | options
+    assert state.placed("step", torch.tensor(3.0), parameter, group).device.type == device
+    assert state.placed("exp_avg", torch.tensor(3.0), parameter, group).device.type == "meta"
+
+
+def test_a_run_of_a_gpu_is_evaluated_and_resumed_without_one(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    start(small(steps=10), run)
+    saved = checkpoint.load(run / "checkpoints" / "step-10")
+    saved.state["config"]["device"] = saved.state["numerics"]["device"] = "cuda"
+    checkpoint.save(run / "checkpoints", 10, saved.model, saved.training, saved.state)
+    (run / "config.json").write_text(json.dumps(saved.state["config"]))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    capsys.readouterr()
+    assert main(["eval", str(run), "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["step"] == 10
+    assert "was trained on cuda, and PyTorch finds no GPU here: on the cpu" in said.err
+    on = ["resume", str(run), "--iterations", "12", "--quiet", "--tensorboard", "off"]
+    assert main(on) == 2
+    assert "expected --device cpu" in capsys.readouterr().err
+    assert main([*on, "--device", "cpu"]) == 0
+    assert "may not resume bit for bit: device was cuda, is cpu" in capsys.readouterr().err
+    assert json.loads((run / "summary.json").read_text())["steps"] == 12

@@ -10,7 +10,7 @@ Examples:
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -24,6 +24,7 @@ class Flags:
     iterations: Annotated[int | None, option("N", "A new end, in steps from the beginning.")] = None
     epochs: Annotated[int | None, option("N", "A new end, in epochs from the beginning.")] = None
     data: Annotated[str | None, option("DIR", "Folder with the data files, if they were moved.")] = None
+    device: Annotated[Literal["cpu", "cuda"] | None, option("D", "cpu or cuda, if it is to be another one.")] = None
     plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files, if they were moved.")] = ()
     tensorboard: TensorBoard = "auto"
     quiet: Annotated[bool, flag("Show no progress.")] = False
@@ -43,6 +44,7 @@ def main(argv: list[str]) -> int:
         steps=flags.iterations,
         epochs=flags.epochs,
         data=absolute(flags.data),
+        device=flags.device,
         plugins=flags.plugin,
         quiet=flags.quiet,
         tensorboard=wanted(flags.tensorboard),

@@ -76,6 +76,7 @@ class LinearMemory(OrthogonalRecurrentLayer):
     """
 
     activation = "identity"
+    signs = ("sign_hh",)
 
     def __init__(
         self,

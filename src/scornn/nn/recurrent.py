@@ -34,6 +34,9 @@ class Recurrent(nn.Module):
     averages: bool = True
     """Whether an average of its parameters over training means anything."""
 
+    signs: tuple[str, ...] = ()
+    """Names, without suffix, of the buffers that hold 1 and −1 alone, and that training does not change."""
+
     def suffixes(self) -> list[str]:
         """What the names of the parameters of each recurrence in it end with."""
         raise NotImplementedError

@@ -19,6 +19,7 @@ from scornn.ops.activations import REAL
 class _ScaledCayley(OrthogonalMatrix):
     """What layer and cell share: W = (I + A)⁻¹(I − A)D of each suffix, its start, and the way in."""
 
+    signs = ("sign_hh",)
     rho: int
     bandwidth: int | None
     nonlinearity: str
@@ -37,7 +38,7 @@ class _ScaledCayley(OrthogonalMatrix):
         return {"skew_hh": (self.hidden_size * band - band * (band + 1) // 2,)}
 
     def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
-        return {"sign_hh": (self.hidden_size,)}
+        return dict.fromkeys(self.signs, (self.hidden_size,))
 
     @torch.no_grad()
     def reset(self, suffix: str) -> None:

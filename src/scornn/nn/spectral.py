@@ -74,6 +74,8 @@ class SpectralRNN(DenseRecurrentLayer):
         True
     """
 
+    signs = ("sign_left_hh", "sign_right_hh")
+
     def __init__(
         self,
         input_size: int,
@@ -104,7 +106,7 @@ class SpectralRNN(DenseRecurrentLayer):
         return {"skew_left_hh": free, "skew_right_hh": free} | ({"spectrum_hh": (n,)} if self.margin else {})
 
     def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
-        return {"sign_left_hh": (self.hidden_size,), "sign_right_hh": (self.hidden_size,)}
+        return dict.fromkeys(self.signs, (self.hidden_size,))
 
     @torch.no_grad()
     def reset(self, suffix: str) -> None:

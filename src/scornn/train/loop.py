@@ -34,6 +34,7 @@ def check_belongs(saved: checkpoint.Checkpoint, config: Config) -> None:
     Its config is compared, not the hash that it noted: one of before an option existed has the option's default.
     """
     changed = differences(_config_of(saved), config)
+    changed.pop("device", None)  # a run may move to another one: a warning says so, with the rest of the numerics
     if changed:
         said = ", ".join(f"{key} was {there!r}, is {here!r}" for key, (there, here) in changed.items())
         raise CheckpointError(f"{saved.path} belongs to another config: {said}; restore config.json or start a new run")

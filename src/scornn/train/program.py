@@ -9,15 +9,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import torch
 
 from scornn import durable, tasks
 from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
-from scornn.nn import SequenceModel
-from scornn.train import board, checkpoint, distributed, progress, provenance, watch
+from scornn.train import board, checkpoint, distributed, progress, provenance, state, watch
 from scornn.train.config import Config, to_json, to_table
 from scornn.train.engine import Engine, Weights, make_task
 from scornn.train.loop import Trainer
@@ -65,7 +64,7 @@ def start(
     with closing(distributed.start(config.device)) as world:
         trainer = Trainer(config, _task(config), world)  # refuses data, sizes and options before a directory is made
         if weights is not None:
-            _begin_with(weights, trainer.engine.model)
+            _begin_with(weights, trainer.engine)
         path, there = world.from_first(lambda: place(config, out, join=world.launched))
         return _train(trainer, Path(path), there, display or (Silent if quiet else Shown), write_board)
 
@@ -76,6 +75,7 @@ def resume(
     steps: int | None = None,
     epochs: int | None = None,
     data: Path | None = None,
+    device: Literal["cpu", "cuda"] | None = None,
     plugins: Sequence[str] = (),
     quiet: bool = False,
     tensorboard: bool | None = None,
@@ -83,7 +83,8 @@ def resume(
 ) -> Result:
     """Go on with a run from its newest good checkpoint, or from its seed where it has none.
 
-    ``steps`` or ``epochs`` give the run a new end, ``data`` and ``plugins`` other places of its files.
+    ``steps`` or ``epochs`` give the run a new end, ``data`` and ``plugins`` other places of its files. On another
+    ``device`` it goes on with a warning: the last bits may differ.
     """
     write_board = board.wanted(tensorboard)
     config = read_config(path, plugins)
@@ -96,6 +97,8 @@ def resume(
         config = msgspec.structs.replace(config, steps=steps, epochs=epochs, stop_when={})
     if data is not None:
         config = msgspec.structs.replace(config, data=str(data))
+    if device is not None:
+        config = msgspec.structs.replace(config, device=device)
     _check_device(config)
     with closing(distributed.start(config.device)) as world:
         trainer = Trainer(config, _task(config), world)
@@ -154,6 +157,11 @@ def load(
     config = found.config
     if data is not None:
         config = msgspec.structs.replace(config, data=str(data))
+    if _lacks_device(config):
+        progress.warn(
+            f"{path} was trained on cuda, and PyTorch finds no GPU here: on the cpu the last digits may differ"
+        )
+        config = msgspec.structs.replace(config, device="cpu")
     task = _task(config)
     engine = Engine(config, task)
     found.put_into(engine.model)
@@ -180,10 +188,13 @@ def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[
     return msgspec.structs.replace(config, start=label), saved
 
 
-def _begin_with(weights: Stored, model: SequenceModel) -> None:
+def _begin_with(weights: Stored, engine: Engine) -> None:
     """Give a new network the weights of another run. Its D is that of its config, and training cannot change it."""
-    drawn = {name: D.clone() for name, D in model.named_buffers() if "sign_" in name}
+    model = engine.model
+    drawn = {name: model.get_buffer(name).clone() for name in state.sign_names(model)}
     weights.put_into(model)
+    if engine.average is not None:  # begun as a copy of the network before
+        state.restore_model(engine.average.module, model.state_dict())
     for name, D in drawn.items():
         asked, there = (int((signs < 0).sum()) for signs in (D, weights.tensors[name]))
         if asked != there:
@@ -203,8 +214,14 @@ def _task(config: Config) -> tasks.Task:
 
 
 def _check_device(config: Config) -> None:
-    if config.device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("device = cuda: PyTorch finds no GPU here; expected cpu, or a PyTorch and a driver with CUDA")
+    if _lacks_device(config):
+        raise UsageError(
+            "device = cuda: PyTorch finds no GPU here; expected --device cpu, or a PyTorch and a driver with CUDA"
+        )
+
+
+def _lacks_device(config: Config) -> bool:
+    return config.device == "cuda" and not torch.cuda.is_available()
 
 
 def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_board: bool) -> Result:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from scornn.errors import CheckpointError
+from scornn.nn.recurrent import Recurrent
 from scornn.train.distributed import World
 from scornn.train.engine import Engine
 
@@ -48,20 +49,26 @@ def restore(
     for full, value in {**states, **plain["optimizer"]}.items():
         group, name, key = full.split("/")
         parameter, optimizer = parameters.get(name), engine.optimizers.get(group)
-        owned = [id(p) for g in optimizer.param_groups for p in g["params"]] if optimizer else []
-        if parameter is None or id(parameter) not in owned:
+        holding = [g for g in optimizer.param_groups if any(p is parameter for p in g["params"])] if optimizer else []
+        if parameter is None or not holding:
             raise CheckpointError(f"the checkpoint has optimizer state {full}, but {group} has no such parameter")
         if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
             raise CheckpointError(
                 f"optimizer state {full} has shape {tuple(value.shape)}, its parameter {tuple(parameter.shape)}"
             )
-        if isinstance(value, Tensor) and value.dim():
-            value = value.to(parameter.device)
+        if isinstance(value, Tensor):
+            value = placed(key, value, parameter, holding[0])
         engine.optimizers[group].state[parameter][key] = value
     if engine.average is not None:
         restore_model(engine.average.module, average_of(training))
         engine.average.n_averaged.fill_(plain["averaged"])
     restore_generators(training, plain, engine.world)
+
+
+def placed(key: str, value: Tensor, parameter: Tensor, group: Mapping[str, Any]) -> Tensor:
+    """Optimizer state on the device of its parameter; but torch's count of steps only where its rule wants it there."""
+    stays = key == "step" and not (group.get("fused") or group.get("capturable"))
+    return value if stays else value.to(parameter.device)
 
 
 def average_of(training: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -70,11 +77,23 @@ def average_of(training: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def restore_model(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Load weights; names or shapes that do not fit are a :class:`CheckpointError`."""
+    """Load weights; names, shapes or signs that do not fit are a :class:`CheckpointError`."""
     try:
         model.load_state_dict(dict(tensors))
     except RuntimeError as error:
         raise CheckpointError(f"the weights do not fit the model of this config: {error}") from None
+    for name in sign_names(model):  # W is orthogonal only with these, whatever the digest says
+        wrong = tensors[name][tensors[name].abs() != 1].flatten().tolist()
+        if wrong:
+            raise CheckpointError(
+                f"the weights do not fit the model of this config: {name} holds {wrong[0]:g}; expected 1 and -1 alone"
+            )
+
+
+def sign_names(model: torch.nn.Module) -> list[str]:
+    """The buffers of a network that its layers call their signs."""
+    layers = [(f"{path}." * bool(path), m) for path, m in model.named_modules() if isinstance(m, Recurrent)]
+    return [f"{path}{name}{end}" for path, layer in layers for end in layer.suffixes() for name in layer.signs]
 
 
 def _generators(world: World) -> dict[str, Tensor]:
