@@ -28,3 +28,11 @@ def lstm_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "adding"
     assert main(["train", "adding", "--model", "lstm", "--hidden", "5", *TINY, "--out", str(out)]) == 0
     return out
+
+
+@pytest.fixture(scope="session")
+def linear_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A linear memory on the copying problem."""
+    out = tmp_path_factory.mktemp("runs") / "linear"
+    assert main(["train", "copying", "--model", "linear-memory", "--hidden", "6", *TINY, "--out", str(out)]) == 0
+    return out

@@ -15,9 +15,11 @@ import torch
 import scornn
 from scornn.cli import main
 from scornn.deploy import Frozen, write
+from scornn.deploy import card as cards
 from scornn.errors import ScornnError, StorageError, UsageError
 from scornn.nn import MODELS, SequenceModel, build
 
+NEEDS = ("scornn", "onnxruntime")
 FROZEN = sorted(set(MODELS) - {"memory-blocks"})
 
 
@@ -93,6 +95,12 @@ def test_the_card_has_the_figures_of_the_weights_beside_it(weights: str, run: Pa
     assert [f"| loss | test, last | {loss:.6g} |" in card for loss in losses.values()] == [
         which == weights for which in losses
     ]
+
+
+def test_the_card_says_where_the_error_grows_with_the_length(run: Path, linear_run: Path) -> None:
+    said = "its error against the network grows with T"
+    of = {(path, needs): cards.text(scornn.load(path), "a", needs) for path in (run, linear_run) for needs in NEEDS}
+    assert [key for key, text in of.items() if said in text] == [(linear_run, "onnxruntime")]
 
 
 def test_an_lstm_read_at_the_last_step(lstm_run: Path, tmp_path: Path) -> None:
