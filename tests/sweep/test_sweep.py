@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,9 +13,11 @@ from typing import Any
 import pytest
 
 from scornn.cli import main
-from scornn.errors import DivergedError
+from scornn.errors import DivergedError, UsageError
 from scornn.sweep import owner, space
 from scornn.sweep.program import open_sweep
+from scornn.sweep.storage import without_password
+from scornn.sweep.study import Trials
 from scornn.train.engine import Engine
 
 Sweep = Callable[..., int]
@@ -297,3 +300,66 @@ def test_integers_and_numbers() -> None:
     assert not rate.whole
     assert size.whole
     assert (rho.low, rho.high) == (2, 14)
+
+
+def _leaves(trials: Trials) -> None:
+    raise UsageError("before it has claimed one")
+
+
+def test_who_lost_a_trial_to_another_process_does_not_take_it_back(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    storage = f"sqlite:///{tmp_path}/study.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(Trials, "claim", _leaves)
+        assert sweep(*RHO, "--storage", storage, "--out", "a", "--quiet") == 2
+    one = open_sweep(Path("a"))
+    Path("b").mkdir()
+    two = Trials(one.plan, Path("b"))
+    parent = os.getppid()
+    two._watcher.me = {**one._watcher.me, "pid": parent, "began": owner._began(parent)}
+    look = one.all()
+    first = one.claim()
+    with monkeypatch.context() as patch:
+        patch.setattr(two, "all", lambda: look)
+        patch.setattr(two, "_take_back", lambda: None)
+        second = two.claim()
+    assert first
+    assert second
+    two.close(second._trial_id, "FAIL", "of no interest")
+    third = two.claim()
+    assert third
+    assert [trial.number for trial in (first, second, third)] == [0, 1, 2]
+
+    # One that is put back and claimed again is not its old owner's for a moment.
+    one.close(first._trial_id, "FAIL", "of no interest")
+    two.release(third._trial_id)
+    seen: list[bool] = []
+
+    def setting(trial_id: int, state: Any, *value: Any) -> bool:
+        made = _set(trial_id, state, *value)
+        seen.append(any(two.interrupted(trial) for trial in two.all() if trial.number == 2))
+        return made
+
+    _set = one._set
+    with monkeypatch.context() as patch:
+        patch.setattr(one, "_set", setting)
+        again = one.claim()
+    assert again
+    assert (again.number, seen) == (2, [False])
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:pa/ss@host/sweeps", "postgresql://me@host/sweeps"),
+        ("postgresql://me:pa?ss@host:5432/sweeps?a=b", "postgresql://me@host:5432/sweeps?a=b"),
+        ("postgresql://me@corp:p:s@host/sweeps", "postgresql://me@corp@host/sweeps"),
+        ("mysql+pymysql://me:p@ss@host/sweeps", "mysql+pymysql://me@host/sweeps"),
+        ("postgresql://me:@host/sweeps", "postgresql://me@host/sweeps"),
+        ("postgresql://host:5432/sweeps", "postgresql://host:5432/sweeps"),
+        ("sqlite:////a:b@c/study.db", "sqlite:////a:b@c/study.db"),
+    ],
+)
+def test_no_password_is_shown(url: str, shown: str) -> None:
+    assert without_password(url) == shown

@@ -34,12 +34,12 @@ def is_database(where: str) -> bool:
 
 
 def without_password(where: str) -> str:
-    """The URL as it may be shown and written down.
+    """The URL as it may be shown and written down. What a password is goes by SQLAlchemy: it may hold a slash.
 
     >>> without_password("postgresql://me:secret@host/sweeps")
     'postgresql://me@host/sweeps'
     """
-    return re.sub(r"(?<=://)([^:/@]*):[^@/]*@", r"\1@", where)
+    return re.sub(r"(?<=://)([^:/]*):[^@]*@(?:[^@/?]*@)*", r"\1@", where)
 
 
 def open_storage(where: str, directory: Path, *, write: bool = True) -> "BaseStorage":

@@ -120,8 +120,8 @@ class Trials:
                 if trial.state.name != "WAITING":
                     continue
                 with suppress(UpdateFinishedTrialError):
-                    # Before the claim too: a process killed right after it must have left its name.
-                    self.storage.set_trial_user_attr(trial._trial_id, "owner", self._watcher.me)
+                    # A process killed right after the claim must have left its name; it is no owner before that.
+                    self.storage.set_trial_user_attr(trial._trial_id, "claiming", self._watcher.me)
                     if self._set(trial._trial_id, "RUNNING"):
                         self.storage.set_trial_user_attr(trial._trial_id, "owner", self._watcher.me)
                         self.study.sampler = self._sampler(trial.number)
@@ -139,12 +139,17 @@ class Trials:
         for trial in self.all():
             if self.interrupted(trial):
                 with suppress(UpdateFinishedTrialError):
-                    self._set(trial._trial_id, "WAITING")
+                    self._put_back(trial._trial_id)
+
+    def _put_back(self, trial_id: int) -> None:
+        """Let a trial wait, without its owner, who would be asked for while another claims it."""
+        self.storage.set_trial_user_attr(trial_id, "owner", None)
+        self._set(trial_id, "WAITING")
 
     def interrupted(self, trial: "FrozenTrial") -> bool:
         """Whether it stands as running and its process is gone."""
-        owner, beat = (trial.user_attrs.get(key) for key in ("owner", "beat"))
-        return trial.state.name == "RUNNING" and not self._watcher.alive(trial.number, owner, beat)
+        owner, claiming, beat = (trial.user_attrs.get(key) for key in ("owner", "claiming", "beat"))
+        return trial.state.name == "RUNNING" and not self._watcher.alive(trial.number, owner or claiming, beat)
 
     def _claim_lock(self) -> Path:
         """One for all processes that can see the journal, or this directory."""
@@ -170,7 +175,7 @@ class Trials:
     def release(self, trial_id: int) -> None:
         """Put a trial back, for this or another process to go on with."""
         with self.errors():
-            self._set(trial_id, "WAITING")
+            self._put_back(trial_id)
 
     def _set(self, trial_id: int, state: State, value: float | None = None) -> bool:
         from optuna.trial import TrialState
