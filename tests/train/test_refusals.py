@@ -101,8 +101,8 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], int, str]] = {
     "other data": (_other_data, 4, "was trained on other data"),
     "newer format": (_newer_format, 4, "step-14: written in format 2, this program reads format 1"),
     "NaN": (lambda run: _weights(run, "head.bias", float("nan")), 4, "model.safetensors: head.bias holds NaN"),
-    "signs": (lambda run: _weights(run, "layer.sign_hh_l0", 0.5), 4, "sign_hh_l0 holds 0.5; expected 1 and -1"),
-    "other shapes": (_other_shape, 4, "do not fit the model"),
+    "signs": (lambda run: _weights(run, "layer.sign_hh_l0", 0.5), 4, "sign_hh_l0 holds 0.5; expected 1 and -1 alone"),
+    "other shapes": (_other_shape, 4, "step-14: the weights do not fit the model"),
     "all damaged": (_all_damaged, 4, "no usable checkpoint"),
     "checkpoints deleted": (
         lambda run: shutil.rmtree(run / "checkpoints"),

@@ -129,7 +129,8 @@ class Trainer:
         check_belongs(saved, self.config)
         if saved.state["data"] != self._data:
             raise CheckpointError(f"{saved.path} was trained on other data: {saved.state['data']}, found {self._data}")
-        state.restore(self.engine, saved.model, saved.training, saved.state)
+        with state.naming(saved.path):
+            state.restore(self.engine, saved.model, saved.training, saved.state)
         self.ledger = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"])
         self.ledger.reached &= bool(self.config.stop_when)
         self._warn_of_a_new_end(_config_of(saved))

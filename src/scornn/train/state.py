@@ -5,7 +5,9 @@ things may draw from them.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,15 @@ def placed(key: str, value: Tensor, parameter: Tensor, group: Mapping[str, Any])
 def average_of(training: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The averaged weights among the training tensors of a checkpoint; empty where none were kept."""
     return {key.removeprefix(_AVERAGE): value for key, value in training.items() if key.startswith(_AVERAGE)}
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """A refusal of what is restored here says where it lies."""
+    try:
+        yield
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from None
 
 
 def restore_model(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:

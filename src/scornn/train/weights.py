@@ -50,7 +50,8 @@ class Stored:
 
     def put_into(self, network: SequenceModel) -> None:
         """Give them to a network of the same config. An average is put back on its manifold if need be."""
-        state.restore_model(network, self.tensors)
+        with state.naming(self.path):
+            state.restore_model(network, self.tensors)
         if self.weights == "average":
             network.layer.retract_()
 
