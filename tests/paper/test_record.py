@@ -84,6 +84,14 @@ def test_the_time_of_a_point_is_the_time_that_was_measured(tmp_path: Path, runs:
     assert (list(x), list(y)) == ([1.0, 100.0], [0.5, 0.9])
 
 
+def test_pictures_of_the_readme_leave_out_what_is_too_short_to_say(tmp_path: Path, runs: SimpleNamespace) -> None:
+    recorded(tmp_path / "a", runs, whole("mnist-scornn-170"), 0.9, 0.9, 70)
+    recorded(tmp_path / "b", runs, whole("mnist-lstm-128"), 0.2, 0.2, 1)
+    recorded(tmp_path / "c", runs, whole("mnist-scornn-512"), 0.5, 0.5, 1)
+    for drawn in figures.pictured(collect(tmp_path)).values():
+        assert [[curve.label for curve in panel.curves] for _, panel in drawn] == [["scoRNN n=170"]]
+
+
 def test_drift_is_that_of_the_weights_that_were_stepped(tmp_path: Path, runs: SimpleNamespace) -> None:
     run = runs.make(tmp_path / "run", whole("mnist-full-urnn-512"), steps=100)
     rows = [

@@ -9,10 +9,11 @@ import numpy as np
 from matplotlib.figure import Figure as Drawing
 
 from scornn import durable
+from scornn.paper import match
 from scornn.paper.items import ITEMS, Item
 from scornn.paper.presets import presets
 from scornn.paper.results import Number, Results, label
-from scornn.paper.verdict import gradient_moments, orthogonality
+from scornn.paper.verdict import ENOUGH, gradient_moments, orthogonality
 from scornn.report import curves, figures, style
 from scornn.report.curves import Curve, Line, Panel
 from scornn.report.models import look
@@ -44,7 +45,11 @@ def write_figures(results: Results, out: Path, items: Sequence[Item] = tuple(ITE
 
 
 def pictured(results: Results) -> dict[str, list[tuple[str, Panel]]]:
-    """The README's figures, panel by panel, each with the name of its file and a title that says all."""
+    """The README's figures, panel by panel, each with the name of its file and a title that says all.
+
+    Of runs that have a say: of an epoch of seventy there is nothing to see.
+    """
+    results = replace(results, runs={name: _with_a_say(name, runs) for name, runs in results.runs.items()})
     found = {name: _without_averages(panels(ITEMS[name], results)) for name in _PICTURED} | {TIME: by_time(results)}
     named: dict[str, list[tuple[str, Panel]]] = {}
     for name, drawn in found.items():
@@ -53,6 +58,10 @@ def pictured(results: Results) -> dict[str, list[tuple[str, Panel]]]:
             title = f"{item.title}, {panel.title if '=' in panel.title else panel.title.lower()}"
             named.setdefault(name, []).append((f"{name}-{k}.svg", replace(panel, title=title)))
     return named
+
+
+def _with_a_say(name: str, runs: Iterable[Run]) -> list[Run]:
+    return [run for run in runs if match.share_made(run.summary, presets()[name]) >= ENOUGH]
 
 
 def write_pictured(results: Results, out: Path) -> list[Path]:
