@@ -46,9 +46,13 @@ def render(results: Results, items: Sequence[Item] = tuple(ITEMS.values()), sear
 
 def counted(results: Results, items: Sequence[Item] = tuple(ITEMS.values())) -> str:
     """How many of the published figures have which verdict, as a sentence."""
-    counts = Counter(n.verdict for item in items for n in results.numbers(item) if n.published)
-    said = ", ".join(f"{counts[word]} {word}" for word in verdict.VERDICTS if counts[word])
-    return f"Of {counts.total()} published figures: {said}." if counts else ""
+    numbers = [n for item in items for n in results.numbers(item) if n.published]
+    counts = Counter(n.verdict for n in numbers)
+    said = ", ".join(f"{word} {counts[word]}" for word in verdict.VERDICTS if counts[word])
+    absent = [n.preset.config["task"] for n in numbers if n.verdict == verdict.NOT_RUN]
+    licensed = sum(task.get("corpus") == "timit" for task in absent)
+    why = f" ({licensed} of them on TIMIT, which is licensed)" if licensed else ""
+    return f"Of {len(numbers)} published figures: {said}{why}." if numbers else ""
 
 
 def write(
