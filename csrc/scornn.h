@@ -21,7 +21,8 @@
  * h_n and no output, and may write the gradient of x over x.
  *
  * Every call is single-threaded and touches only the batch rows [row_begin, row_end): sequences are independent, so a
- * caller gives disjoint shards to as many threads as it likes. No state is kept between calls.
+ * caller gives disjoint shards to as many threads as it likes. No state is kept between calls. Inside a call numbers
+ * below the smallest normal one, 1.2e-38 in float32, are zero; the thread's own mode is there again when it returns.
  *
  * Sizes: T steps, B sequences, n hidden units, m inputs, p outputs. Strides count elements and may be zero or negative.
  */

@@ -463,6 +463,23 @@ void check_missing() {
     }
 }
 
+// Numbers below the smallest normal one are zero inside a call, and what they were outside it.
+void check_subnormals() {
+#if defined(__SSE2__) || defined(__aarch64__)
+    for (int isa : {SCORNN_ISA_PORTABLE, SCORNN_ISA_BEST}) {
+        Problem<float> p({1, 2, 17, 1, SCORNN_IDENTITY, false, false}, isa);
+        for (i64 i = 0; i < p.x.size; ++i) p.x[i] = 0;
+        for (i64 i = 0; i < p.W.size; ++i) p.W[i] = i % 18 == 0;
+        for (i64 i = 0; i < p.h0.size; ++i) p.h0[i] = 1e-40f;
+        p.s.b = nullptr;
+        volatile float tiny = 1e-40f;
+        expect(scornn_forward(&p.s, 0, 2) == SCORNN_OK, "status", "subnormals");
+        expect(tiny * 1 > 0, "the caller's mode", "subnormals");
+        for (i64 i = 0; i < p.output.size; ++i) expect(p.output[i] == 0, "output", "subnormals");
+    }
+#endif
+}
+
 // Threads on disjoint rows of the same arrays give the bits of one thread.
 void check_threads() {
     const Case c{20, 23, 33, 3, SCORNN_MODRELU, false, true};
@@ -510,6 +527,7 @@ int main(int argc, char **argv) {
         check_optional();
         check_refusals();
         check_missing();
+        check_subnormals();
     }
     std::printf("%s\n", failures ? "failed" : "ok");
     return failures != 0;
