@@ -70,6 +70,41 @@ def test_decay_and_eps_can_be_set() -> None:
     assert p.item() == pytest.approx(-0.1 * 2 / (math.sqrt(0.4) + 0.5))
 
 
+def test_a_group_has_what_its_own_flavour_says() -> None:
+    """What a group does not say comes from the constructor's settings, and what those do not say from its flavour."""
+    one, two, three = (nn.Parameter(torch.zeros(1, dtype=torch.float64)) for _ in range(3))
+    groups: list[dict[str, Any]] = [{"params": [one]}, {"params": [two], "flavour": "torch"}]
+    optimizer = RMSprop(groups, lr=0.1, flavour="tf1")
+    optimizer.add_param_group({"params": [three], "flavour": "theano", "decay": 0.5})
+    for p in (one, two, three):
+        p.grad = torch.tensor([2.0], dtype=torch.float64)
+    optimizer.step()
+    assert one.item() == pytest.approx(run("tf1", [2.0])[0])
+    assert two.item() == pytest.approx(run("torch", [2.0])[0])
+    assert three.item() == pytest.approx(-0.1 * 2 / math.sqrt(0.5e-3 + 0.5 * 4))
+    assert RMSprop(groups, decay=0.5).param_groups[1]["decay"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"flavour": "adam"}, "unknown flavour 'adam'"),
+        ({"lr": -1.0}, "lr must be"),
+        ({"decay": 1.0}, "decay must lie"),
+        ({"weight_decay": 0.1}, "no weight_decay"),
+    ],
+)
+def test_a_group_is_checked_as_the_settings_are(wrong: dict[str, Any], says: str) -> None:
+    p, q = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
+    with pytest.raises(ValueError, match=says):
+        RMSprop([{"params": [p], **wrong}])
+    optimizer = RMSprop([p])
+    with pytest.raises(ValueError, match=says):
+        optimizer.add_param_group({"params": [q], **wrong})
+    assert len(optimizer.param_groups) == 1
+    RMSprop([{"params": [p], "weight_decay": 0, "name": "rest"}])
+
+
 def test_state_round_trip_continues_exactly() -> None:
     def steps(p: nn.Parameter, optimizer: RMSprop, count: int) -> None:
         for k in range(count):

@@ -90,6 +90,8 @@ class RMSprop(_ByGroup):
         decay: α.
         eps: ε.
 
+    Each of the last four may be a group's own.
+
     Example:
         >>> p = torch.nn.Parameter(torch.zeros(1))
         >>> optimizer = RMSprop([p], lr=0.1, flavour="tf1")
@@ -107,12 +109,21 @@ class RMSprop(_ByGroup):
         decay: float | None = None,
         eps: float | None = None,
     ) -> None:
-        if flavour not in FLAVOURS:
-            raise ValueError(f"unknown flavour {flavour!r} of RMSprop; expected one of {', '.join(FLAVOURS)}")
-        chosen = FLAVOURS[flavour]
-        decay, eps = chosen.decay if decay is None else decay, chosen.eps if eps is None else eps
-        _check_rates(lr, decay, eps)
         super().__init__(params, {"lr": lr, "flavour": flavour, "decay": decay, "eps": eps})
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As every optimizer's; the group's flavour sets what neither it nor the constructor was given."""
+        group = {**self.defaults, **param_group}
+        if group["flavour"] not in FLAVOURS:
+            raise ValueError(f"unknown flavour {group['flavour']!r} of RMSprop; expected one of {', '.join(FLAVOURS)}")
+        for name in ("decay", "eps"):
+            if group[name] is None:
+                group[name] = getattr(FLAVOURS[group["flavour"]], name)
+        _check_rates(group["lr"], group["decay"], group["eps"])
+        for name in ("alpha", "weight_decay", "momentum", "centered", "maximize"):
+            if group.get(name):
+                raise ValueError(f"RMSprop of scornn has no {name}, but a group sets it; torch.optim.RMSprop has one")
+        super().add_param_group(group)
 
     def update(self, group: dict[str, Any]) -> None:
         flavour = FLAVOURS[group["flavour"]]
