@@ -105,6 +105,21 @@ def test_a_group_is_checked_as_the_settings_are(wrong: dict[str, Any], says: str
     RMSprop([{"params": [p], "weight_decay": 0, "name": "rest"}])
 
 
+@pytest.mark.parametrize("flavour", ["tf1", "theano", "torch"])
+def test_complex_parameters_are_pairs_of_real_ones(flavour: str) -> None:
+    z = nn.Parameter(torch.randn(3, dtype=torch.complex128))
+    pair = nn.Parameter(torch.view_as_real(z.detach().clone()))
+    optimizers = [RMSprop([p], lr=0.1, flavour=flavour) for p in (z, pair)]
+    for k in range(4):
+        z.grad = torch.randn(3, dtype=torch.complex128)
+        pair.grad = torch.view_as_real(z.grad)
+        for optimizer in optimizers:
+            optimizer.step()
+        if k == 1:
+            optimizers[0].load_state_dict(copy.deepcopy(optimizers[0].state_dict()))
+    assert torch.equal(torch.view_as_real(z.detach()), pair.detach())
+
+
 def test_state_round_trip_continues_exactly() -> None:
     def steps(p: nn.Parameter, optimizer: RMSprop, count: int) -> None:
         for k in range(count):

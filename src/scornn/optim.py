@@ -90,7 +90,7 @@ class RMSprop(_ByGroup):
         decay: α.
         eps: ε.
 
-    Each of the last four may be a group's own.
+    Each of the last four may be a group's own. A complex parameter is stepped as a pair of real ones.
 
     Example:
         >>> p = torch.nn.Parameter(torch.zeros(1))
@@ -127,14 +127,14 @@ class RMSprop(_ByGroup):
 
     def update(self, group: dict[str, Any]) -> None:
         flavour = FLAVOURS[group["flavour"]]
-        params = [p for p in group["params"] if p.grad is not None]
-        if not params:
+        stepped = [p for p in group["params"] if p.grad is not None]
+        if not stepped:
             return
-        grads: list[Tensor] = [p.grad for p in params]
-        for p in params:
+        params, grads = [_real(p) for p in stepped], [_real(p.grad) for p in stepped]
+        for p, real in zip(stepped, params, strict=True):
             if "square_avg" not in self.state[p]:
-                self.state[p]["square_avg"] = torch.full_like(p, flavour.start, memory_format=torch.preserve_format)
-        squares = [self.state[p]["square_avg"] for p in params]
+                self.state[p]["square_avg"] = torch.full_like(real, flavour.start, memory_format=torch.preserve_format)
+        squares = [self.state[p]["square_avg"] for p in stepped]
         torch._foreach_mul_(squares, group["decay"])
         torch._foreach_addcmul_(squares, grads, grads, value=1 - group["decay"])
         if flavour.eps_inside:
@@ -144,6 +144,10 @@ class RMSprop(_ByGroup):
             scale = torch._foreach_sqrt(squares)
             torch._foreach_add_(scale, group["eps"])
         torch._foreach_addcdiv_(params, grads, scale, value=-group["lr"])
+
+
+def _real(x: Tensor) -> Tensor:
+    return torch.view_as_real(x) if x.is_complex() else x
 
 
 class StiefelStep(_ByGroup):
