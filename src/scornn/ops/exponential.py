@@ -53,7 +53,10 @@ _operator = register(
     results=3,
     differentiable=1,
     kept=(1, 2),
-    second_derivative="skew_exponential has no second derivative; torch.linalg.matrix_exp has one",
+    second_derivative=(
+        "skew_exponential has no second derivative; torch.linalg.matrix_exp has one, and a layer that is built with "
+        'backend="naive" takes it'
+    ),
     flops=lambda A: 2 * math.prod(A) * A[-1],
 )
 
