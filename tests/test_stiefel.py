@@ -86,6 +86,14 @@ def test_full_capacity_network_learns_with_it() -> None:
 def test_refusals() -> None:
     with pytest.raises(ValueError, match=r"shape \(n, n, 2\), got \(3, 4\)"):
         StiefelStep([torch.nn.Parameter(torch.zeros(3, 4))])
+    optimizer = StiefelStep([unitary(2)])
+    with pytest.raises(ValueError, match=r"shape \(n, n, 2\), got \(3, 4\)"):
+        optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(3, 4))]})
+    with pytest.raises(ValueError, match=r"float32 or float64, got torch\.bfloat16"):
+        StiefelStep([torch.nn.Parameter(unitary(2).detach().bfloat16())])
+    with pytest.raises(ValueError, match="lr must be"):
+        optimizer.add_param_group({"params": [unitary(3)], "lr": -1.0})
+    assert len(optimizer.param_groups) == 1
     with pytest.raises(ValueError, match="lr must be"):
         StiefelStep([unitary(2)], lr=-1)
     with pytest.raises(ValueError, match="decay must lie"):

@@ -146,6 +146,13 @@ class RMSprop(_ByGroup):
         torch._foreach_addcdiv_(params, grads, scale, value=-group["lr"])
 
 
+def _check_pairs(p: Tensor) -> None:
+    if p.dim() != 3 or p.shape[0] != p.shape[1] or p.shape[2] != 2:
+        raise ValueError(f"expected unitary matrices as (Re, Im) of shape (n, n, 2), got {tuple(p.shape)}")
+    if p.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"expected unitary matrices in float32 or float64, got {p.dtype}: no others can be solved for")
+
+
 def _real(x: Tensor) -> Tensor:
     return torch.view_as_real(x) if x.is_complex() else x
 
@@ -181,11 +188,19 @@ class StiefelStep(_ByGroup):
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, rms: bool = False, decay: float = 0.9, eps: float = 1e-8
     ) -> None:
-        _check_rates(lr, decay, eps)
         super().__init__(params, {"lr": lr, "rms": rms, "decay": decay, "eps": eps})
-        for p in (p for group in self.param_groups for p in group["params"]):
-            if p.dim() != 3 or p.shape[0] != p.shape[1] or p.shape[2] != 2:
-                raise ValueError(f"expected unitary matrices as (Re, Im) of shape (n, n, 2), got {tuple(p.shape)}")
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As every optimizer's, of unitary matrices alone."""
+        group = {**self.defaults, **param_group}
+        _check_rates(group["lr"], group["decay"], group["eps"])
+        super().add_param_group(group)
+        try:
+            for p in self.param_groups[-1]["params"]:
+                _check_pairs(p)
+        except ValueError:
+            self.param_groups.pop()
+            raise
 
     def update(self, group: dict[str, Any]) -> None:
         for p in group["params"]:
