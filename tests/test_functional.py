@@ -62,6 +62,11 @@ class TestSkew:
         i, j = torch.meshgrid(torch.arange(n), torch.arange(n), indexing="ij")
         assert torch.equal(A != 0, ((i - j).abs() <= bandwidth) & (i != j))
 
+    @pytest.mark.parametrize("bandwidth", [-1, -7])
+    def test_a_negative_band_is_refused(self, bandwidth: int) -> None:
+        with pytest.raises(ValueError, match=f"bandwidth must be at least 0, got {bandwidth}"):
+            skew(torch.zeros(0), 3, bandwidth)
+
     def test_wrong_count(self) -> None:
         with pytest.raises(ValueError, match=r"expected 3 numbers .* n=3; got shape \(4,\)"):
             skew(torch.zeros(4), 3)

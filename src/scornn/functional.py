@@ -52,6 +52,8 @@ def skew_indices(n: int, bandwidth: int | None = None, device: torch.device | No
     if bandwidth is None or bandwidth >= n - 1:
         row, column = torch.triu_indices(n, n, 1, device=device)
         return row, column
+    if bandwidth < 0:
+        raise ValueError(f"bandwidth must be at least 0, got {bandwidth}")
     count = n * bandwidth - bandwidth * (bandwidth + 1) // 2
     line = torch.arange(n, device=device)
     in_row = (n - 1 - line).clamp(max=bandwidth)
