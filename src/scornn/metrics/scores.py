@@ -61,13 +61,15 @@ def segsnr(
     """
     check(reference, test)
     length = round(seconds * rate)
+    if length < 1:
+        raise ValueError(f"frames of {seconds} s have no sample at {rate} samples a second")
     frames = len(reference) // length
     if frames == 0:
         raise ScoreRefused(f"{len(reference)} samples are shorter than one frame of {length}")
     r, s = (np.float64(signal[: frames * length]).reshape(frames, length) for signal in (reference, test))
-    power, noise = np.square(r).sum(axis=1), np.square(s - r).sum(axis=1)
     low, high = limits
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        power, noise = np.square(r).sum(axis=1), np.square(s - r).sum(axis=1)
         ratio = 10 * np.log10(power / noise)
     ratio = np.where(noise == 0, high, np.where(power == 0, low, ratio))
     return float(np.clip(ratio, low, high).mean())
