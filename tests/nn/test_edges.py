@@ -322,6 +322,15 @@ def test_after_fully_shard(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match="sharded over processes"):
             layer.weight_hh_l0 = torch.eye(5)
         assert "skew_hh_l0" in scornn.optim.recurrent_parameters(layer)
+        layer(x)
+        with pytest.raises(RuntimeError, match="sharded over processes"):
+            layer.weight_hh_l0 = torch.eye(5)  # gathered for the backward pass, and forgotten after it
+        model: Any = nn.Sequential(scornn.nn.DTriv(3, 5, rebase_every=1))
+        fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
+        with pytest.raises(RuntimeError, match=r"base .* sharded over processes.* rebase_every=None"):
+            model(x)
+        model[0].rebase_every = None
+        model(x)
     finally:
         dist.destroy_process_group()
 

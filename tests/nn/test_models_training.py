@@ -150,6 +150,35 @@ def test_rebasing_leaves_W_and_outputs_unchanged() -> None:
     assert int(layer.forwards) == 0
 
 
+def test_a_forward_before_the_base_moved_can_still_be_differentiated() -> None:
+    """As of two forwards with one backward, where the second moves the base."""
+    layer: Any = build("dtriv", 3, 5, rebase_every=1, dtype=torch.float64)
+    x = torch.randn(4, 2, 3, dtype=torch.float64)
+    with torch.no_grad():
+        layer.skew_hh_l0.fill_(0.1)
+    alone = torch.autograd.grad(layer(x)[0].sum(), layer.skew_hh_l0)[0]
+    layer.forwards.zero_()
+    before = layer(x)[0].sum()
+    layer(x)
+    assert not layer.skew_hh_l0.any()
+    torch.testing.assert_close(torch.autograd.grad(before, layer.skew_hh_l0)[0], alone)
+
+
+@pytest.mark.parametrize("way", ["pruned", "parametrized"])
+def test_the_base_does_not_move_where_A_would_not_follow(way: str) -> None:
+    layer: Any = build("dtriv", 3, 5, rebase_every=2)
+    if way == "pruned":
+        nn.utils.prune.random_unstructured(layer, "skew_hh_l0", 0.5)
+    else:
+        nn.utils.parametrize.register_parametrization(layer, "skew_hh_l0", nn.Identity())
+    W = layer.weight_hh_l0.detach()
+    with pytest.raises(RuntimeError, match=r"base .* skew_hh_l0 is parametrized or pruned.* rebase_every=None"):
+        layer(torch.randn(4, 2, 3))
+    with pytest.raises(RuntimeError, match="parametrized or pruned"):
+        layer.rebase()
+    torch.testing.assert_close(layer.weight_hh_l0.detach(), W, rtol=0, atol=0)
+
+
 def test_the_base_moves_every_k_training_forwards_and_only_there() -> None:
     layer: Any = build("dtriv", 3, 5, rebase_every=2)
     x = torch.randn(4, 2, 3)

@@ -74,7 +74,8 @@ class RecurrentMatrix(Recurrent):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("weight_hh") and (suffix := self._suffix_of(name)) is not None:
-            self._require_own_parameters(suffix)
+            advice = "Assign first and parametrize or prune afterwards", "Assign before fully_shard"
+            self._require_own_parameters(suffix, f"{name} cannot be assigned to", *advice)
             self.set_recurrent_matrix(suffix, value)
         else:
             super().__setattr__(name, value)
@@ -87,19 +88,14 @@ class RecurrentMatrix(Recurrent):
             "change those, or take scornn.ScoRNN, which takes any orthogonal matrix"
         )
 
-    def _require_own_parameters(self, suffix: str) -> None:
-        """Refuse where what would be set is itself made from something else, and would not stay."""
+    def _require_own_parameters(self, suffix: str, what: str, parametrized: str, sharded: str) -> None:
+        """Refuse where what would be set is itself made from something else, and would not stay; and say what to do."""
+        managed = vars(self).get("_is_fsdp_managed_module", False)  # its parameters come and go with each forward
         for name in (f"{name}{suffix}" for name in self.recurrent_shapes()):
             if name not in self._parameters:
-                raise RuntimeError(
-                    f"weight_hh{suffix} cannot be assigned to: {name} is parametrized or pruned, so the matrix would "
-                    "not stay. Assign first and parametrize or prune afterwards"
-                )
-            if is_sharded(self._parameters[name]):
-                raise RuntimeError(
-                    f"weight_hh{suffix} cannot be assigned to: {name} is sharded over processes. Assign before "
-                    "fully_shard"
-                )
+                raise RuntimeError(f"{what}: {name} is parametrized or pruned, so it would not stay. {parametrized}")
+            if managed or is_sharded(self._parameters[name]):
+                raise RuntimeError(f"{what}: {name} is sharded over processes. {sharded}")
 
     def input_matrix(self, suffix: str) -> Tensor:
         """U ``(state_size, input_size)``."""

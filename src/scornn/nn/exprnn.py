@@ -110,7 +110,7 @@ class DTriv(ExpRNN):
     Moving it changes neither W nor the outputs, beyond rounding. It happens by itself at the start of every K-th
     forward in training mode with gradients enabled, counted in a buffer, so a run that resumes from a checkpoint moves
     it at the same steps; or whenever :meth:`rebase` is called. Inside ``torch.compile`` and torch.func's transforms
-    it is up to the caller.
+    it is up to the caller. A forward from before a move still has its gradient, at the A that it had.
 
     Starts with B = the start of :class:`ExpRNN` and A = 0. Deviation: each new base is made orthogonal to rounding by
     one Newton–Schulz step in float64, where the authors' program projects by an SVD after some dozens of moves.
@@ -177,19 +177,26 @@ class DTriv(ExpRNN):
     @torch.no_grad()
     def rebase(self) -> None:
         """B ← W, A ← 0, in every layer and direction."""
+        self._require_own_A()
         for suffix in self.suffixes():
             v = self.tensor(f"skew_hh{suffix}")
             with full_precision(v):
                 B = self.recurrent_matrix(suffix).double()
                 orthogonal = 1.5 * B - 0.5 * B @ (B.mT @ B)
             setattr(self, f"base_hh{suffix}", orthogonal.to(v.dtype))  # a graph may still need the old base
-            v.zero_()
+            v.data.zero_()  # nor is it told of the new A, of whose old values it needs none
         self.forwards.zero_()
+
+    def _require_own_A(self) -> None:
+        for suffix in self.suffixes():
+            advice = "Build the layer with rebase_every=None"
+            self._require_own_parameters(suffix, "the base of a DTriv cannot move", advice, advice)
 
     def before_forward(self) -> None:
         apart = torch.compiler.is_compiling() or under_transform()
         counts = self.training and torch.is_grad_enabled() and not apart
         if counts and self.rebase_every is not None and has_values(self.forwards):
+            self._require_own_A()
             if int(self.forwards) >= self.rebase_every:
                 self.rebase()
             self.forwards += 1
