@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tempfile
@@ -15,11 +16,9 @@ import torch
 import scornn
 from scornn.cli import main
 from scornn.deploy import Frozen, write
-from scornn.deploy import card as cards
 from scornn.errors import ScornnError, StorageError, UsageError
 from scornn.nn import MODELS, SequenceModel, build
 
-NEEDS = ("scornn", "onnxruntime")
 FROZEN = sorted(set(MODELS) - {"memory-blocks"})
 
 
@@ -97,10 +96,50 @@ def test_the_card_has_the_figures_of_the_weights_beside_it(weights: str, run: Pa
     ]
 
 
-def test_the_card_says_where_the_error_grows_with_the_length(run: Path, linear_run: Path) -> None:
-    said = "its error against the network grows with T"
-    of = {(path, needs): cards.text(scornn.load(path), "a", needs) for path in (run, linear_run) for needs in NEEDS}
-    assert [key for key, text in of.items() if said in text] == [(linear_run, "onnxruntime")]
+@pytest.mark.parametrize("to", ["frozen", "frame by frame", "pt2", "pt2 --plain", "onnx"])
+@pytest.mark.parametrize(("hidden", "rho"), [(6, 3), (7, 2)])
+@torch.no_grad()
+def test_a_linear_memory_turns_by_its_angles_however_long_the_sequence(hidden: int, rho: int, to: str) -> None:
+    """A rotation rounded to float32 is another one, and its error adds up with T."""
+    torch.manual_seed(0)
+    network = SequenceModel(build("linear-memory", 1, hidden, rho=rho), 2).eval()
+    x = torch.randn(6_000, 1, 1)
+    expected = network.double()(x.double()).float()
+    network.float()
+    frozen = Frozen(network, plain="plain" in to)
+    if to == "onnx":
+        y = torch.from_numpy(
+            session(network).run(["y"], {"x": x.numpy(), "h0": np.zeros((1, 1, hidden), np.float32)})[0]
+        )
+    elif to == "frame by frame":
+        state, frames = list(frozen.initial_state(1)), []
+        for frame in x.split(1):
+            y, *state = frozen(frame, *state)
+            frames.append(y)
+        y = torch.cat(frames)
+    elif to == "frozen":
+        y = frozen(x)[0]
+    else:
+        program = torch.export.load(io.BytesIO(write._program(frozen))).module()
+        y = program(x, *frozen.initial_state(1))[0]
+    assert float((y - expected).abs().max() / network(x).abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize(("hidden", "rho"), [(1, 1), (6, 2), (6, 3)])
+@torch.no_grad()
+def test_a_linear_memory_with_a_bias(hidden: int, rho: int) -> None:
+    network = SequenceModel(
+        build("linear-memory", 1, hidden, num_layers=2, rho=rho, bias=True, bidirectional=True), 2
+    ).eval()
+    for suffix in network.layer.suffixes():
+        network.layer.tensor(f"bias{suffix}").normal_()
+    x, h0 = torch.randn(9, 2, 1), torch.randn(4, 2, hidden)
+    expected = network.layer(x, h0)
+    expected = network.head(expected[0]), expected[1]
+    found = session(network).run(None, {"x": x.numpy(), "h0": h0.numpy()})
+    for ways in (found, Frozen(network)(x, h0), Frozen(network, plain=True)(x, h0)):
+        for way, wanted in zip(ways, expected, strict=True):
+            assert difference(np.asarray(way), wanted) < 1e-5
 
 
 def test_an_lstm_read_at_the_last_step(lstm_run: Path, tmp_path: Path) -> None:

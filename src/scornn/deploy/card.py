@@ -8,7 +8,6 @@ from typing import Any
 
 from scornn.deploy.network import Network
 from scornn.nn.catalogue import MODELS, parameter_count
-from scornn.nn.linear_memory import LinearMemory
 from scornn.train.config import to_table
 from scornn.train.provenance import versions
 from scornn.train.weights import Stored
@@ -50,8 +49,6 @@ def text(network: Network, file: str, needs: str, error: float | None = None) ->
         "checked": "no" if error is None else f"in a fresh process at other T and B; largest difference {error:.2g}",
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
     }
-    if isinstance(network.layer, LinearMemory) and needs != "scornn":
-        facts["long sequences"] = "the rotations are a rounded matrix here; its error against the network grows with T"
     tags = ", ".join(dict.fromkeys(("scornn", model.name, task.name)))
     lines = [BEGIN, f"tags: [{tags}]", "---", ""]
     lines += [f"# {model.label} on {task.name}", "", "| | |", "|---|---|"]

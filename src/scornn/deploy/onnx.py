@@ -1,9 +1,9 @@
 """A frozen network as an ONNX graph, of standard operators alone.
 
-A dense recurrence and a GORU are one ``Scan`` over time; LSTM and GRU are ONNX's own. T and B are free. Inputs are
-``x (T, B, m)`` and the state, for each sequence or one for all. Outputs are ``y`` and the state after the last step, so
-that a sequence may come in pieces. The state before the first step is zero; where one was learned, it stands in the
-file's metadata under the input's name, as JSON.
+A dense recurrence, a linear memory and a GORU are one ``Scan`` over time; LSTM and GRU are ONNX's own. T and B are
+free. Inputs are ``x (T, B, m)`` and the state, for each sequence or one for all. Outputs are ``y`` and the state after
+the last step, so that a sequence may come in pieces. The state before the first step is zero; where one was learned, it
+stands in the file's metadata under the input's name, as JSON.
 """
 
 from __future__ import annotations
@@ -133,9 +133,11 @@ def _scan(graph: _Graph, of: Recurrence, reverse: bool, index: int, x: str, stat
     projected = graph.add("MatMul", x, graph.constant(f"U{index}", of.U.mT))
     axis = graph.constant(f"axis{index}", np.array([0]))
     body = _Graph(f"step{index}_")
-    kind, (rows, n) = _TYPES[of.U.dtype], of.W.shape
-    product = body.add("MatMul", f"h_{index}", body.constant("W", of.W.mT))
-    if of.kind == "goru":
+    kind, rows, n = _TYPES[of.U.dtype], of.U.shape[0], of.W.shape[1]
+    product = "" if of.kind == "bank" else body.add("MatMul", f"h_{index}", body.constant("W", of.W.mT))
+    if of.kind == "bank":
+        after = _turned(body, of, f"z_{index}", f"h_{index}", kind)
+    elif of.kind == "goru":
         after = _goru(body, of, f"z_{index}", product, f"h_{index}")
     else:
         after = _activation(body, of.kind, of.b, body.add("Add", f"z_{index}", product), of.U)
@@ -149,6 +151,18 @@ def _scan(graph: _Graph, of: Recurrence, reverse: bool, index: int, x: str, stat
     h0 = graph.add("Squeeze", state[0], axis)
     h_n, output = graph.add("Scan", h0, projected, outputs=2, body=inner, num_scan_inputs=1, **directions)
     return output, [graph.add("Unsqueeze", h_n, axis)]
+
+
+def _turned(body: _Graph, of: Recurrence, added: str, h: str, kind: int) -> str:
+    """One step as :func:`scornn.ops.bank.turned`, in double precision."""
+    n = of.W.shape[1]
+    other = body.constant("other", np.array([k ^ 1 if k ^ 1 < n else k for k in range(n)]))
+    h, after = (body.add("Cast", value, to=TensorProto.DOUBLE) for value in (h, added))
+    for number, units in enumerate((h, body.add("Gather", h, other, axis=-1))):
+        after = body.add("Add", after, body.add("Mul", units, body.constant(f"turn{number}", of.W[number])))
+    if of.b is not None:
+        after = body.add("Add", after, body.constant("b", of.b.double()))
+    return str(body.add("Cast", after, to=kind))
 
 
 def _goru(body: _Graph, of: Recurrence, added: str, product: str, h: str) -> str:

@@ -71,10 +71,11 @@ class Cell(RecurrentCell):
     @torch.no_grad()
     def from_layer(cls, layer: DenseRecurrentLayer, k: int = 0, direction: int = 0) -> Cell:
         """The cell whose steps are those of layer ``k`` in one direction, 0 for forward and 1 for reverse."""
-        if not isinstance(layer, DenseRecurrentLayer) or layer.kind not in ACTIVATIONS:
+        if not isinstance(layer, DenseRecurrentLayer) or layer.kind not in (*ACTIVATIONS, "bank"):
             raise TypeError(f"from_layer takes a layer of one dense matrix, got {type(layer).__name__}")
         suffix = suffix_of(layer, k, direction)
-        cell, (W, U, b) = cls(), layer.constants(suffix)
+        cell, W = cls(), getattr(layer, f"weight_hh{suffix}")
+        U, b = layer.input_matrix(suffix), layer.bias_vector(suffix)
         cell.input_size, cell.hidden_size, cell.bias = U.shape[1], layer.hidden_size, layer.bias
         cell.activation, cell.backend, cell.learn_h0 = layer.activation, layer.backend, layer.learn_h0
         cell.units_per_state = layer.units_per_state

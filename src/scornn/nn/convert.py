@@ -47,7 +47,7 @@ def convert(layer: nn.Module, model: str = "scornn") -> ScoRNN:
     }
     made = ScoRNN(**layer.settings(), nonlinearity=layer.activation, **more)
     for suffix in layer.suffixes():
-        made.set_recurrent_matrix(suffix, layer.constants(suffix)[0])
+        made.set_recurrent_matrix(suffix, getattr(layer, f"weight_hh{suffix}"))
         for kept in ["weight_ih"] + ["bias"] * layer.bias + ["h0"] * layer.learn_h0:
             made.tensor(f"{kept}{suffix}").copy_(layer.tensor(f"{kept}{suffix}"))
     return made.train(layer.training)

@@ -12,6 +12,8 @@ from scornn.nn.base import DenseRecurrentLayer
 from scornn.nn.layer import RecurrentLayer
 from scornn.ops import gated, native
 from scornn.ops.activations import ACTIVATIONS
+from scornn.ops.bank import Bank, turned
+from scornn.ops.bank_scan import every_state
 
 OWN_BIAS = ("modrelu", "complex_modrelu")
 """Activations that add b to |z|, not to z."""
@@ -19,7 +21,8 @@ OWN_BIAS = ("modrelu", "complex_modrelu")
 
 class Recurrence(NamedTuple):
     """One layer in one direction as constants: operands of :mod:`scornn.ops.gated` where ``kind`` is ``lstm``,
-    ``gru`` or ``goru``, and of :func:`scornn.ops.recurrence` with an activation of that name.
+    ``gru`` or ``goru``, and of :func:`scornn.ops.recurrence` with an activation of that name. Of a ``bank`` W is what
+    :meth:`scornn.ops.bank.Bank.turn` gives.
     """
 
     kind: str
@@ -31,11 +34,12 @@ class Recurrence(NamedTuple):
 class FrozenLayer(DenseRecurrentLayer):
     """The forward of a layer as it is now, with U, W, b and h_0 as buffers: ``layer.frozen()``.
 
-    Nothing is made in its forward and nothing is trained. Its W is ``weight_hh_l{k}``, of the real form for complex
-    models, and with the gates above it for those that have some.
+    No matrix is made in its forward and nothing is trained. Its W is ``weight_hh_l{k}``, of the real form for complex
+    models, and with the gates above it for those that have some. Of a linear memory it has the angles and signs,
+    ``bank_hh_l{k}``, and turns by them.
 
     Args:
-        layer: of a dense matrix, an LSTM without projection, a GRU or a GORU.
+        layer: of a dense matrix, a linear memory, an LSTM without projection, a GRU or a GORU.
         plain: run on torch's own operators, in a loop that ``torch.export`` takes with a free number of steps.
 
     Example:
@@ -43,6 +47,8 @@ class FrozenLayer(DenseRecurrentLayer):
         >>> torch.equal(FrozenLayer(layer)(x)[0], layer(x)[0])
         True
     """
+
+    kind: str = ""
 
     @torch.no_grad()
     def __init__(self, layer: RecurrentLayer, *, plain: bool = False) -> None:
@@ -54,11 +60,13 @@ class FrozenLayer(DenseRecurrentLayer):
         if len(set(layer.state_sizes())) > 1:
             raise TypeError(f"an {name} with proj_size has no frozen form: its h is not what its gates make")
         super().__init__(**{**layer.settings(), "dropout": layer.dropout if layer.num_layers > 1 else 0.0})
-        self.activation, self.backend, self.learn_h0 = layer.kind, layer.backend, layer.learn_h0
+        self.kind, self.backend, self.learn_h0 = layer.kind, layer.backend, layer.learn_h0
+        self.activation = "identity" if self.kind == "bank" else self.kind
+        self.made_of = "bank_hh" if self.kind == "bank" else "weight_hh"
         self.units_per_state, self.readout_stride, self.plain = layer.units_per_state, layer.readout_stride, plain
         for suffix in layer.suffixes():
             W, U, b = layer.constants(suffix)
-            made = {"weight_hh": W, "weight_ih": U, "bias": b}
+            made = {self.made_of: W, "weight_ih": U, "bias": b}
             if self.learn_h0:
                 made["h0"] = layer.tensor(f"h0{suffix}")
             for name, value in made.items():
@@ -66,17 +74,25 @@ class FrozenLayer(DenseRecurrentLayer):
                     self.register_buffer(f"{name}{suffix}", value.detach().clone())
         self.train(layer.training)
 
+    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        return self.tensor(f"{self.made_of}{suffix}"), self.input_matrix(suffix), self.bias_vector(suffix)
+
     def recurrence(self, suffix: str) -> Recurrence:
-        return Recurrence(self.kind, *self.constants(suffix))
+        W, U, b = self.constants(suffix)
+        return Recurrence(self.kind, self._bank(suffix).turn() if self.kind == "bank" else W, U, b)
+
+    def _bank(self, suffix: str) -> Bank:
+        both = self.tensor(f"bank_hh{suffix}")
+        return Bank(*both.split([planes := self.state_size - len(both), len(both) - planes]))
 
     def state_sizes(self) -> tuple[int, ...]:
         return (self.state_size,) * (2 if self.kind == "lstm" else 1)
 
     def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
-        return {"weight_hh": (self.state_size, self.state_size)}
+        return {self.made_of: (self.state_size, self.state_size)}
 
     def recurrent_matrix(self, suffix: str) -> Tensor:
-        return self.tensor(f"weight_hh{suffix}")
+        return self._bank(suffix).matrix() if self.kind == "bank" else self.tensor(f"weight_hh{suffix}")
 
     def recurrent_bias_names(self) -> list[str]:
         return []
@@ -90,6 +106,9 @@ class FrozenLayer(DenseRecurrentLayer):
         if not one and not self.plain and self.kind in ACTIVATIONS:
             return super().run(suffix, x, h0, batch_sizes, reverse)
         with full_precision(x):
+            if self.kind == "bank" and not one and not self.plain:
+                _, U, b = self.constants(suffix)
+                return every_state(x, h0, self._bank(suffix), U, b, batch_sizes, reverse, self.backend)
             return self._run(suffix, x, h0, batch_sizes, reverse, one)
 
     def _run(
@@ -141,4 +160,6 @@ def _step(of: Recurrence, added: Tensor, b: Tensor | None, state: tuple[Tensor, 
         return gated.lstm_step(added, h, c, of.W)
     if of.kind in ACTIVATIONS:
         return (ACTIVATIONS[of.kind].value(added + state[0] @ of.W.mT, b),)
+    if of.kind == "bank":
+        return ((added + turned(state[0], of.W)).to(added.dtype),)
     return (gated.step(added, state[0], of.W, b, of.kind),)

@@ -76,6 +76,7 @@ class LinearMemory(OrthogonalRecurrentLayer):
     """
 
     activation = "identity"
+    kind = "bank"
     signs = ("sign_hh",)
 
     def __init__(
@@ -148,6 +149,10 @@ class LinearMemory(OrthogonalRecurrentLayer):
     def recurrent_matrix(self, suffix: str) -> Tensor:
         angle, sign = self.bank(suffix)
         return Bank(precise(angle), precise(sign)).matrix().to(angle.dtype)
+
+    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The angles and then the signs, U and b."""
+        return torch.cat(self.bank(suffix)), self.input_matrix(suffix), self.bias_vector(suffix)
 
     def run(
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool

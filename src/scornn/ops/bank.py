@@ -81,6 +81,13 @@ class Bank(NamedTuple):
         planes = torch.view_as_real(h[..., : self.planes]).flatten(-2)
         return torch.cat([planes, h[..., self.planes :].real], -1) if self.sign.shape[0] else planes
 
+    def turn(self) -> Tensor:
+        """R as ``(2, n)``, float64: what multiplies a unit, and what multiplies the other unit of its plane."""
+        angle, sign = self.angle.double(), self.sign.double()
+        sin = torch.stack([-angle.sin(), angle.sin()], -1).flatten()
+        cos = torch.cat([angle.cos().repeat_interleave(2), sign])
+        return torch.stack([cos, torch.cat([sin, torch.zeros_like(sign)])])
+
     def matrix(self) -> Tensor:
         """R ``(n, n)``."""
         angle = self.angle.double()
@@ -88,6 +95,16 @@ class Bank(NamedTuple):
         below = torch.stack([sin, torch.zeros_like(sin)], -1).flatten()
         below = torch.cat([below, torch.zeros_like(self.sign)])[:-1]
         return torch.diag(torch.cat([cos.repeat_interleave(2), self.sign])) + below.diag(-1) - below.diag(1)
+
+
+def turned(h: Tensor, turn: Tensor) -> Tensor:
+    """R h in float64, from what :meth:`Bank.turn` gives: rounded, R is another matrix, and T steps would show it.
+
+    Units outside the planes have another one too, which counts for nothing.
+    """
+    h, pairs = h.to(turn.dtype), h.shape[-1] // 2
+    swapped = h[..., : 2 * pairs].unflatten(-1, (pairs, 2)).flip(-1).flatten(-2)
+    return turn[0] * h + turn[1] * torch.cat([swapped, h[..., 2 * pairs :]], -1)
 
 
 def check(x: Tensor, h0: Tensor, bank: Bank, U: Tensor, b: Tensor | None, batch_sizes: Tensor | None) -> None:

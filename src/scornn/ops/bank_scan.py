@@ -107,16 +107,8 @@ def _backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) -> list[T
 
 def _call(operands: Operands, x: Tensor, output: Tensor | None, h_n: Tensor) -> native.Call:
     """A pass of the kernel; x is z where U is not fused."""
-    bank, n, m = Bank(operands.angle, operands.sign), operands.h0.shape[1], operands.U.shape[1]
-    fused = m <= FUSED
-    theta = bank.phases().detach()
-    by_unit = [torch.stack([v, v], -1) for v in (theta.cos(), theta.sin())]
-    by_unit[1][:, 0] *= -1
-    keep = torch.ones(len(theta), 2, dtype=torch.bool)
-    keep[bank.planes :, 1] = False
-    exact = torch.stack([v[keep] for v in by_unit])
-    exact[1, 2 * bank.planes :] = 0
-    high = exact.to(x.dtype)
+    exact, n, m = Bank(operands.angle, operands.sign).turn(), operands.h0.shape[1], operands.U.shape[1]
+    fused, high = m <= FUSED, exact.to(x.dtype)
     turn = torch.cat([high, (exact - high).to(x.dtype)])
     U: Any = operands.U if fused else None
     b, order = operands.b if fused else None, (operands.batch_sizes, operands.reverse)
