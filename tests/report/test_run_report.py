@@ -172,6 +172,16 @@ def test_data_are_known_by_their_fingerprint_where_it_is_there_and_by_their_fold
     assert [[run.config["seed"] for run in setting.runs] for setting in settings] == [[1, 2, 4], [3]]
 
 
+def test_runs_of_two_versions_are_seeds_of_one_setting(tmp_path, runs):
+    before, now = runs.config(seed=1), runs.config(seed=2, plugins=[], start=None, stop_when={})
+    before["optimizer"] |= {"halve_every": 400}
+    now["optimizer"] |= {"schedule": {"kind": "halving", "warmup": 0, "every": 400}}
+    for name, config in (("before", before), ("now", now)):
+        runs.make(tmp_path / name, config, steps=100)
+    settings = problems([read(path) for path in find([tmp_path])])[0].settings
+    assert [(setting.label, len(setting.runs)) for setting in settings] == [("scoRNN n=190", 2)]
+
+
 def test_a_copy_of_a_run_is_no_second_seed(tmp_path, runs):
     first = runs.make(tmp_path / "first", runs.config(seed=1), steps=100)
     shutil.copytree(first, tmp_path / "second")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scornn.errors import UsageError
 from scornn.roles import Role
 from scornn.train.config import Config, build, config_hash, role, to_json, to_table
-from scornn.train.tables import assign, merge, parse_setting, parse_value, read
+from scornn.train.tables import assign, merge, of_today, parse_setting, parse_value, read, set_values
 
 Small = Callable[..., Config]
 
@@ -158,6 +158,15 @@ def test_the_hash_is_of_the_course_not_of_its_length(small: Small) -> None:
     ]
     assert len({config_hash(config) for config in same}) == 1
     assert len({config_hash(config) for config in (same[0], *other)}) == 1 + len(other)
+
+
+def test_an_option_of_today_is_not_set_in_a_config_of_before() -> None:
+    """A default that is something would make every earlier run another one: to reports, sweeps and the hash."""
+    found = sorted((Path(__file__).parents[2] / "results").glob("*/config.json"))
+    assert found
+    for path in found:
+        written = of_today(json.loads(path.read_text()))
+        assert set_values(written) == set_values(to_table(build(written))), path
 
 
 def test_layers_merge_table_by_table() -> None:

@@ -9,7 +9,7 @@ from scornn.paper.experiments import Preset
 from scornn.paper.presets import presets
 from scornn.report.settings import setting_name
 from scornn.train.config import build, role, to_table
-from scornn.train.tables import Table, flat, merge
+from scornn.train.tables import Table, flat, merge, set_values
 
 
 def preset_of(config: Mapping[str, Any]) -> Preset | None:
@@ -83,7 +83,7 @@ def whole(name: str) -> Table:
 
 def _identity(config: Mapping[str, Any]) -> Table:
     """What makes a run the one of its preset: all that is set, so that a run of before an option existed has it too."""
-    return {key: value for key, value in flat(config).items() if value is not None and not role(key)}
+    return {key: value for key, value in set_values(config).items() if not role(key)}
 
 
 def _number(value: Any) -> str:

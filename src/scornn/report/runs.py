@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scornn.errors import DataError
+from scornn.train.tables import of_today
 
 Series = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -169,7 +170,7 @@ def read(path: str | os.PathLike[str]) -> Run:
     if not any((path / name).is_file() for name in _FILES):
         raise DataError(f"{path}: expected a run directory with {', '.join(_FILES)}, found none of them")
     notes: list[str] = []
-    config = read_object(path / "config.json", notes)
+    config = of_today(read_object(path / "config.json", notes))
     rows = _read_lines(path / "metrics.jsonl", notes)
     summary = read_object(path / "summary.json", notes)
     if summary and summary.get("finished") is not True:

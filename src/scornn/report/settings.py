@@ -13,7 +13,7 @@ from typing import Any
 from scornn.report.curves import Line
 from scornn.report.models import label_and_about, look
 from scornn.report.runs import Run, finite, mapping
-from scornn.train.tables import flat
+from scornn.train.tables import set_values
 
 _PROBLEM = ("length", "permuted", "dataset", "corpus")
 _NOT_A_SETTING = (
@@ -128,8 +128,8 @@ def differing(runs: Sequence[Run]) -> list[str]:
 
 def flatten(config: dict[str, Any]) -> dict[str, str]:
     """``{"model": {"hidden": 190}}`` as ``{"model.hidden": "190"}``; what is not set is left out."""
-    values = {key: value for key, value in flat(config).items() if value is not None}
-    return {k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in values.items()}
+    values = set_values(config).items()
+    return {k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in values}
 
 
 def _identity(run: Run, data: object) -> str:

@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from scornn.errors import UsageError
 from scornn.roles import Role, roles
 from scornn.tasks import TASKS, TaskConfig
-from scornn.train.tables import Table, flat, lookup, merge
+from scornn.train.tables import Table, flat, lookup, merge, of_today
 from scornn.train.validate import convert
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -188,7 +188,7 @@ def role(key: str) -> Role | None:
 
 def build(table: Table) -> Config:
     """Validate nested tables and make them a :class:`Config`, or raise :class:`UsageError` naming the key."""
-    read = convert(_replace_fractions(_of_today(table)), config_type())
+    read = convert(_replace_fractions(of_today(table)), config_type())
     config = Config(**msgspec.structs.asdict(read))
     _check_together(config)
     return config
@@ -207,7 +207,7 @@ def to_json(config: Config) -> str:
 def config_hash(config: Config) -> str:
     """sha256 of all that decides the course of training; how long it goes on is left out.
 
-    So is what is not set: an option that a later version adds does not make an earlier run another one.
+    So is what is None: an option that a later version adds, unset by default, does not make an earlier run another one.
     """
     known = roles(Config)
     table = {key: value for key, value in to_table(config).items() if known.get(key) is not Role.FREE}
@@ -226,17 +226,6 @@ def _only_set(table: Table) -> Table:
     return {
         key: _only_set(value) if isinstance(value, dict) else value for key, value in table.items() if value is not None
     }
-
-
-def _of_today(table: Table) -> Table:
-    """The table with the keys of today: ``optimizer.halve_every`` of version 0.1 is a schedule now."""
-    optimizer = table.get("optimizer")
-    if not isinstance(optimizer, Mapping) or "halve_every" not in optimizer:
-        return table
-    rest = {key: value for key, value in optimizer.items() if key != "halve_every"}
-    if optimizer["halve_every"] is not None:
-        rest["schedule"] = {"kind": "halving", "every": optimizer["halve_every"]}
-    return {**table, "optimizer": rest}
 
 
 def fraction(text: Any, n: int) -> int | None:

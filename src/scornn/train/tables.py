@@ -62,6 +62,22 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> Table:
     return found
 
 
+def set_values(table: Mapping[str, Any]) -> Table:
+    """:func:`flat` without what is None or empty: a file of before an option says the same as one of today."""
+    return {key: value for key, value in flat(table).items() if value is not None and value != []}
+
+
+def of_today(table: Table) -> Table:
+    """A config's table with the keys of today: ``optimizer.halve_every`` of version 0.1 is a schedule now."""
+    optimizer = table.get("optimizer")
+    if not isinstance(optimizer, Mapping) or "halve_every" not in optimizer:
+        return table
+    rest = {key: value for key, value in optimizer.items() if key != "halve_every"}
+    if optimizer["halve_every"] is not None:
+        rest["schedule"] = {"kind": "halving", "warmup": 0, "every": optimizer["halve_every"]}
+    return {**table, "optimizer": rest}
+
+
 def lookup(table: Mapping[str, Any], key: str) -> Any:
     """The value at a dotted key; None where there is none."""
     value: Any = table
