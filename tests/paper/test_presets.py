@@ -202,6 +202,18 @@ def test_a_run_named_after_a_preset_belongs_to_it_and_says_what_differs() -> Non
     assert match.share_made({"steps": 4000, "epochs": 4.0}, preset) == 0.4
 
 
+def test_what_a_preset_sets_and_its_run_does_not_differs_too() -> None:
+    preset = presets()["copying-1000-scornn-190"]
+    table = to_table(settings(preset, ITEMS["fig-copying"], 7, Request(out=Path(), scale="paper")))
+    assert match.differences(table, preset) == []
+    del table["model"]["options"]["rho"]
+    assert match.differences(table, preset) == ["rho not set instead of 95"]
+    falling = next(p for p in presets().values() if p.name.startswith("mnist-scornn-170") and "recipe" in p.name)
+    table = to_table(settings(falling, ITEMS["table-mnist"], 7, Request(out=Path(), scale="paper")))
+    table["optimizer"]["schedule"] = None
+    assert "schedule not set instead of cosine" in match.differences(table, falling)
+
+
 def test_an_open_corpus_is_named() -> None:
     preset = presets()["timit-scornn-224"]
     config = settings(preset, ITEMS["table-timit"], 7, Request(out=Path(), scale="paper", corpus="iban"))

@@ -29,12 +29,11 @@ def preset_of(config: Mapping[str, Any]) -> Preset | None:
 def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:
     """What the run sets otherwise than its preset, its length left aside: "T 40 instead of 1,000"."""
     found = []
-    here, there = flat(config), flat(whole(preset.name))
+    here, there = set_values(config), set_values(whole(preset.name))
     for key in (k for k in {**there, **here} if k != "task.eval_batch" and (k.startswith("task.") or not role(k))):
-        if here.get(key) != there.get(key) and key in here:
-            name = setting_name(key)
+        if here.get(key) != there.get(key):
             instead = f" instead of {_number(there[key])}" if key in there else ""
-            found.append(f"{name} {_number(here[key])}{instead}")
+            found.append(f"{setting_name(key)} {_number(here.get(key, 'not set'))}{instead}")
     return found
 
 
