@@ -143,6 +143,15 @@ def test_averaged_weights_are_a_second_curve_and_column(tmp_path, runs, dom):
     assert table.index("best averaged") < table.index("parameters")
 
 
+def test_the_best_of_averaged_weights_is_the_best_and_no_mean(tmp_path, runs, dom):
+    for seed, best in ((1, 0.01), (2, 0.03)):
+        run = runs.make(tmp_path / str(seed), runs.config("adding", hidden=170, seed=seed), steps=100)
+        average = {"final": {"test": {"mse": best}}, "best": {"step": 100, "split": "test", "value": best}}
+        summary = json.loads((run / "summary.json").read_text())
+        (run / "summary.json").write_text(json.dumps({**summary, "average": average}))
+    assert "averaged weights: best of 2 runs 0.01" in dom(report([tmp_path])).text
+
+
 def test_rates_that_differ_say_which_they_are(tmp_path, runs):
     for name, rest, recurrent in (("a", 1e-3, 1e-4), ("b", 2e-3, 2e-4)):
         config = runs.config()

@@ -66,18 +66,16 @@ def _problem(problem: Problem, utterances: int) -> list[Section]:
 def _card(setting: Setting) -> page.Card:
     run = setting.runs[0]
     values = [v for v in (r.final(r.evaluation, run.headline) for r in setting.runs) if v is not None]
-    best = [v for v in (r.best() for r in setting.runs) if v is not None]
     lines = []
     if len(values) > 1:
         seeds = {json.dumps(r.config.get("seed")) for r in setting.runs}
         what = "seeds" if len(seeds) == len(setting.runs) else "runs"
         lines.append(f"mean of {len(values)} {what}, standard deviation {number(statistics.stdev(values))}")
-    if best:
-        better = max(best) if run.goal == "max" else min(best)
-        lines.append(f"best of {len(best)} runs {number(better)}" if len(best) > 1 else f"best {number(better)}")
-    averaged = [v for v in (r.best("average") for r in setting.runs if r.has_average) if v is not None]
-    if averaged:
-        lines.append(f"averaged weights: best {number(statistics.fmean(averaged))}")
+    for weights, said in (("raw", ""), ("average", "averaged weights: ")):
+        best = [v for v in (r.best(weights) for r in setting.runs) if v is not None]
+        if best:
+            better = max(best) if run.goal == "max" else min(best)
+            lines.append(f"{said}best{f' of {len(best)} runs' if len(best) > 1 else ''} {number(better)}")
     chosen = [v for v in (r.chosen() for r in setting.runs) if v is not None]
     if chosen:
         lines.append(f"{number(statistics.fmean(chosen))} at the epoch chosen on validation")
