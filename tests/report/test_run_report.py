@@ -247,6 +247,20 @@ def test_summary_of_any_shape_makes_a_page(tmp_path, runs, value):
     assert all(f"scoRNN n={2 * n}" in page for n in range(1, len(keys) + 1))
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("config.json", '{"a": ' * 900 + "1" + "}" * 900, "config.json is damaged"),
+        ("config.json", '{"model": {"name": "scornn", "hidden": 1' + "0" * 400 + "}}", "copying"),
+        ("metrics.jsonl", '{"step": 1, "split": ["test"], "loss": 1}\n', "1 damaged line left out (line 1)"),
+    ],
+)
+def test_what_no_run_writes_makes_a_page_too(tmp_path, runs, dom, name, text, said):
+    run = runs.make(tmp_path / "run", runs.config(), steps=100)
+    (run / name).write_text(text)
+    assert said in dom(report([run])).text
+
+
 def test_what_is_no_run_is_named(tmp_path, runs):
     with pytest.raises(DataError, match=r"nowhere: expected a run directory.*found nothing"):
         report([tmp_path / "nowhere"])

@@ -47,7 +47,7 @@ class Run:
     @property
     def hidden(self) -> int | None:
         hidden = self._section("model").get("hidden")
-        return hidden if isinstance(hidden, int) and not isinstance(hidden, bool) and hidden > 0 else None
+        return hidden if isinstance(hidden, int) and (finite(hidden) or 0) > 0 else None
 
     @property
     def headline(self) -> str:
@@ -199,14 +199,14 @@ def read_object(path: Path, notes: list[str] | None = None) -> dict[str, Any]:
         notes.append(f"no {path.name}")
         return {}
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = clean(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError):
         notes.append(f"{path.name} is damaged: it is not JSON")
         return {}
     if not isinstance(value, dict):
         notes.append(f"{path.name} is damaged: it holds no object")
         return {}
-    return mapping(clean(value))
+    return value
 
 
 def _read_lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
@@ -220,11 +220,11 @@ def _read_lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = clean(json.loads(line))
         except (ValueError, RecursionError):
             row = None
-        if isinstance(row, dict):
-            rows.append(mapping(clean(row)))
+        if isinstance(row, dict) and isinstance(row.get("split", ""), str):
+            rows.append(row)
         else:
             damaged.append(number)
     if damaged:
