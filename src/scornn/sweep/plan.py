@@ -112,7 +112,7 @@ def axes(plan: Plan) -> tuple[Axis, ...]:
 
 
 def config(plan: Plan, values: Mapping[str, Value]) -> Config:
-    """The config of a trial: what `scornn train` would make of the settings with these values on top."""
+    """The config of a trial: the settings with these values on top, as `scornn train` resolves them."""
     changed: Table = {}
     for key, value in values.items():
         assign(changed, key, value)
