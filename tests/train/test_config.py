@@ -102,9 +102,9 @@ def test_odd_and_smallest_sizes_are_allowed(small: Small) -> None:
         ("a.json", '{"seed": 1, "seed": 2}', "the key 'seed' is given twice"),
         ("a.json", '{"model": {"hidden": 1, "hidden": 1}}', "the key 'hidden' is given twice"),
         ("a.toml", "seed = 1\nseed = 2", r"a\.toml: .*overwrite"),
-        ("a.toml", "seed =", r"a\.toml: "),
+        ("a.toml", "seed =", r"a\.toml: no valid TOML: "),
         ("a.json", "[1]", "expected a table of keys, found list"),
-        ("a.json", "{", r"a\.json: "),
+        ("a.json", "{", r"a\.json: no valid JSON: "),
         ("a.yaml", "seed: 1", r"expected a name ending in \.toml or \.json"),
     ],
 )

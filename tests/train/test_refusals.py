@@ -111,7 +111,11 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], int, str]] = {
     ),
     "fewer metrics": (lambda run: (run / "metrics.jsonl").write_text("") and None, 4, "metrics.jsonl has 0 bytes"),
     "metrics a directory": (_metrics_a_directory, 6, "metrics.jsonl: Is a directory"),
-    "damaged config": (lambda run: (run / "config.json").write_text("{") and None, 2, "config.json"),
+    "damaged config": (
+        lambda run: (run / "config.json").write_text("{") and None,
+        2,
+        "line 1 column 2 (char 1); every checkpoint has a copy, under config of its state.json",
+    ),
     "no lock": (lambda run: ((run / "lock").unlink(), _other_config(run))[1], 4, "belongs to another config"),
 }
 

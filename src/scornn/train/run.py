@@ -39,7 +39,13 @@ def read_config(path: Path, files: Sequence[str] = ()) -> Config:
         raise UsageError(f"no run directory {path}; expected one made by `scornn train`")
     if not (path / "config.json").is_file():
         raise UsageError(f"{path} is not a run directory: it has no config.json")
-    return with_plugins(read(path / "config.json"), files)
+    try:
+        table = read(path / "config.json")
+    except UsageError as error:
+        saved = checkpoint.steps(path / "checkpoints")
+        copied = "; every checkpoint has a copy, under config of its state.json" if saved else ""
+        raise UsageError(f"{error}{copied}") from None
+    return with_plugins(table, files)
 
 
 def with_plugins(table: Mapping[str, Any], files: Sequence[str]) -> Config:

@@ -31,7 +31,7 @@ def read(path: Path) -> Table:
         else:
             raise UsageError(f"config file {path}: expected a name ending in .toml or .json")
     except (ValueError, RecursionError) as error:  # both decoders' errors are ValueErrors
-        raise UsageError(f"{path}: {error}") from None
+        raise UsageError(f"{path}: no valid {path.suffix[1:].upper()}: {error}") from None
     if not isinstance(table, dict):
         raise UsageError(f"{path}: expected a table of keys, found {type(table).__name__}")
     _check_depth(table, str(path))
