@@ -191,6 +191,15 @@ def test_a_setting_without_key_or_value_is_refused(text: str) -> None:
         parse_setting(text)
 
 
+def test_numbers_of_thousands_of_digits_are_refused_in_words(small: Small) -> None:
+    """Python itself refuses to read them as integers, with an error of its own."""
+    digits = "9" * 5000
+    for value in (f"{digits}n", f"n/{digits}"):
+        with pytest.raises(UsageError, match=r"model\.options\.rho = .*: expected an integer from 0 to"):
+            small(model__options={"rho": value})
+    assert parse_value(f"[{digits}]") == f"[{digits}]"
+
+
 def test_roles_stand_on_the_fields() -> None:
     free = {key for key in Config.__struct_fields__ if role(key) is Role.FREE}
     assert free >= {"steps", "epochs", "stop_when", "name", "data"}

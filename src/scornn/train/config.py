@@ -24,7 +24,7 @@ from scornn.train.tables import Table, flat, lookup, merge, of_today
 from scornn.train.validate import convert
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_FRACTION = re.compile(r"(\d*)\s*n(?:\s*/\s*([1-9]\d*))?")
+_FRACTION = re.compile(r"(\d{0,9})\s*n(?:\s*/\s*([1-9]\d{0,8}))?")
 
 
 class ReadoutConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -115,7 +115,7 @@ def parse_value(text: str) -> Any:
             return number(text)
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # no TOML, or a number of too many digits
         return text
     except RecursionError:
         raise UsageError(f"{text[:40]}…: more than {_DEEPEST} tables in each other; expected a few") from None
