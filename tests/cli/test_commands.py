@@ -118,7 +118,9 @@ def test_file_then_flags_then_settings() -> None:
 def test_the_same_run_again_is_refused_and_another_makes_room(capsys: pytest.CaptureFixture[str]) -> None:
     assert train("--quiet") == 0
     assert train("--quiet") == 2
-    assert "holds a finished run: see `scornn eval" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "holds a finished run: see `scornn eval" in error
+    assert "give it a later end with `scornn resume" in error
     assert train("--quiet", "--lr", "0.5") == 0
     assert Path("runs/copying-10-scornn-4-s5544-2/summary.json").exists()
     assert train("--quiet", "--lr", "0.25", "--out", "runs/copying-10-scornn-4-s5544") == 2

@@ -142,6 +142,13 @@ def test_a_linear_memory_with_a_bias(hidden: int, rho: int) -> None:
             assert difference(np.asarray(way), wanted) < 1e-5
 
 
+def test_an_lstm_in_float64_is_no_onnx_file(lstm_run: Path, tmp_path: Path) -> None:
+    """ONNX has an LSTM of doubles, ONNX Runtime has none."""
+    with pytest.raises(UsageError, match=r"takes float32 weights of an LSTM or GRU, but .* is torch.float64"):
+        scornn.deploy.export(scornn.load(lstm_run).double(), tmp_path / "a.onnx", "onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_lstm_read_at_the_last_step(lstm_run: Path, tmp_path: Path) -> None:
     assert main(["export", str(lstm_run), "--to", "onnx", "--out", str(tmp_path / "a.onnx")]) == 0
     assert main(["export", str(lstm_run), "--to", "pt2", "--out", str(tmp_path / "a.pt2")]) == 0

@@ -117,10 +117,11 @@ def _check_place(out: Path, to: Format) -> None:
 
 def _check_numbers(network: Network, to: Format) -> None:
     """Refuse weights of a type that the file, or what reads it, has not."""
-    taken = (torch.float32,) if to == "safetensors" else (torch.float32, torch.float64)
+    single = to == "safetensors" or (to == "onnx" and network.layer.kind in ("lstm", "gru"))
+    taken = (torch.float32,) if single else (torch.float32, torch.float64)
     other = next((f"{name} is {p.dtype}" for name, p in network.named_parameters() if p.dtype not in taken), None)
     if other:
-        why = ", which is what scornn.load makes" if to == "safetensors" else ""
+        why = {"safetensors": ", which is what scornn.load makes", "onnx": " of an LSTM or GRU"}[to] if single else ""
         expected = " or ".join(str(dtype).removeprefix("torch.") for dtype in taken)
         raise UsageError(f"a {to} file takes {expected} weights{why}, but {other}; export network.float()")
 

@@ -80,7 +80,8 @@ def place(config: Config, out: Path | None, *, join: bool = False) -> tuple[Path
         return path, True
     finished, other = _is_finished(path), " of another config" if another else ""
     quoted = shlex.quote(str(path))
-    advice = f"see `scornn eval {quoted}`" if finished else f"continue it with `scornn resume {quoted}`"
+    later = f"see `scornn eval {quoted}`, give it a later end with `scornn resume {quoted} --iterations N`"
+    advice = later if finished else f"continue it with `scornn resume {quoted}`"
     raise UsageError(
         f"{path} holds {'a finished' if finished else 'an unfinished'} run{other}: {advice}, or choose another --out"
     )
