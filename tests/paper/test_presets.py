@@ -149,7 +149,11 @@ def test_settings_beyond_the_paper_say_what_differs_and_are_never_a_default() ->
             for n in (170, 360, 512)
             for what in ("recipe", "strong")
         ),
-        *(f"{task}-{kind}" for task in ("mnist", "pmnist") for kind in ("scornn-170-mlp", "lstm-128-recipe")),
+        *(
+            f"{task}-{kind}"
+            for task in ("mnist", "pmnist")
+            for kind in ("scornn-170-held", "scornn-170-mlp", "lstm-128-recipe")
+        ),
         *(f"pmnist-linear-memory-{kind}" for kind in ("512-mlp", "784-deep", "784-short", "784-wide")),
         *(f"{task}-memory-blocks-192-strided" for task in ("mnist", "pmnist")),
     }

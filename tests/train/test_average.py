@@ -125,6 +125,10 @@ def test_a_checkpoint_of_before_averages_goes_on(small: Small, tmp_path: Path) -
         (Schedule(kind="linear"), [1, 0.8, 0.6, 0.4, 0.2]),
         (Schedule(kind="cosine"), [1, 0.9045085, 0.6545085, 0.3454915, 0.0954915]),
         (Schedule(kind="linear", warmup=2), [1 / 3, 2 / 3, 1, 2 / 3, 1 / 3]),
+        (Schedule(kind="linear", hold=0.6), [1, 1, 1, 1, 0.5]),
+        (Schedule(kind="cosine", hold=0.2), [1, 1, 0.8535534, 0.5, 0.1464466]),
+        (Schedule(kind="linear", warmup=2, hold=0.2), [1 / 3, 2 / 3, 1, 2 / 3, 1 / 3]),
+        (Schedule(kind="linear", hold=0), [1, 0.8, 0.6, 0.4, 0.2]),
     ],
 )
 def test_schedules(schedule: Schedule, expected: list[float]) -> None:
@@ -136,6 +140,10 @@ def test_a_schedule_says_what_it_lacks(small: Small) -> None:
         small(optimizer__schedule={"kind": "halving"})
     with pytest.raises(UsageError, match=r"only halving takes it, not cosine"):
         small(optimizer__schedule={"kind": "cosine", "every": 5})
+    with pytest.raises(UsageError, match=r"schedule.hold = 0.5: only cosine and linear take it, not constant"):
+        small(optimizer__schedule={"kind": "constant", "hold": 0.5})
+    with pytest.raises(UsageError, match=r"optimizer.schedule.hold"):
+        small(optimizer__schedule={"kind": "cosine", "hold": 1.0})
 
 
 def test_halve_every_of_earlier_configs_is_a_schedule(small: Small) -> None:

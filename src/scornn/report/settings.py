@@ -27,6 +27,7 @@ _NAMES = {
     "optimizer.rest.kind": "optimizer",
     "optimizer.recurrent.kind": "optimizer of A",
     "optimizer.schedule.kind": "schedule",
+    "optimizer.schedule.hold": "held share of the run",
     "optimizer.average.decay": "decay of the average",
     "model.name": "model",
     "model.hidden": "n",

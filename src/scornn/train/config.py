@@ -89,13 +89,15 @@ class Average(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``constant``, as in the paper; ``halving`` in ``every`` steps, smoothly; ``cosine`` or ``linear`` to zero.
 
-    The last two end with the run: one that is given a later end goes on at the rates of the longer run. ``warmup``
-    is a number of steps over which the factor rises from zero, in a line.
+    The last two end with the run: one that is given a later end goes on at the rates of the longer run. They begin to
+    fall when the share ``hold`` of the run is done, or at once. ``warmup`` is a number of steps over which the factor
+    rises from zero, in a line.
     """
 
     kind: Literal["constant", "halving", "cosine", "linear"]
     warmup: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
     every: Annotated[int, Meta(ge=1, le=1 << 40)] | None = None
+    hold: Annotated[float, Meta(ge=0, lt=1)] | None = None
 
     @property
     def looks_at_the_end(self) -> bool:
@@ -109,7 +111,8 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.kind == "halving":
             assert self.every is not None
             return float(0.5 ** (step / self.every))
-        done = min(1.0, (step - self.warmup) / max(1, total - self.warmup))
+        held = max(self.warmup, (self.hold or 0) * total)
+        done = min(1.0, max(0.0, step - held) / max(1, total - held))
         if self.kind == "cosine":
             return 0.5 * (1 + math.cos(math.pi * done))
         return 1 - done if self.kind == "linear" else 1.0
@@ -271,6 +274,10 @@ def _check_together(config: Config) -> None:
             raise UsageError(f"{key} is missing: halving needs the steps in which the rates fall to half")
         if schedule.kind != "halving" and schedule.every is not None:
             raise UsageError(f"{key} = {schedule.every}: only halving takes it, not {schedule.kind}")
+        if not schedule.looks_at_the_end and schedule.hold is not None:
+            raise UsageError(
+                f"optimizer.schedule.hold = {schedule.hold}: only cosine and linear take it, not {schedule.kind}"
+            )
     for key, value in config.model.options.items():
         if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
             raise UsageError(f"model.options.{key} = {value!r}: expected a keyword argument's name")
