@@ -137,8 +137,13 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Write JSON, durably. Standard JSON has no NaN or infinity: they are refused with ``ValueError``."""
-    write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    """Write JSON, durably."""
+    write_bytes(path, json_bytes(value))
+
+
+def json_bytes(value: Any) -> bytes:
+    """The content of a JSON file. Standard JSON has no NaN or infinity: they are refused with ``ValueError``."""
+    return (json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
 
 
 def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:

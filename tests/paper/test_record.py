@@ -75,6 +75,49 @@ def test_weights_go_when_another_run_takes_their_place(results: Path, tmp_path: 
     assert not any(file.exists() for file in files)
 
 
+def test_nothing_is_left_of_a_run_that_another_replaces(results: Path, tmp_path: Path, runs: SimpleNamespace) -> None:
+    target = results / "copying-1000-lstm-68-s5544"
+    (target / "audio").mkdir()
+    old = [target / "spectrum.json", target / "gradients.json", target / "audio" / "scores.json"]
+    for file in old:
+        file.write_text("{}")
+    again = runs.make(tmp_path / "again", whole("copying-1000-lstm-68"), steps=5000, learns=False)
+    record.record([again], results, None)
+    assert not [file for file in old if file.exists()]
+
+
+def test_a_run_takes_the_place_of_its_like_alone(results: Path, tmp_path: Path, runs: SimpleNamespace) -> None:
+    """One that is of no preset may still get the name of one."""
+    config = whole("copying-1000-scornn-190", 1)
+    rest = {**config["optimizer"]["rest"], "lr": 0.05}
+    config["optimizer"] = {**config["optimizer"], "rest": rest}
+    other = runs.make(tmp_path / "other", config, steps=100)
+    before = {file: file.read_bytes() for file in results.rglob("*") if file.is_file()}
+    with pytest.raises(UsageError, match=r"place of .*copying-1000-scornn-190-s1.*: rate 0.05 instead of 0.001"):
+        record.record([other], results, None)
+    assert {file: file.read_bytes() for file in results.rglob("*") if file.is_file()} == before
+    both = [runs.make(tmp_path / str(steps), {**config, "seed": 9}, steps=steps) for steps in (100, 200)]
+    with pytest.raises(UsageError, match="two different runs would both be"):
+        record.record(both, results, None)
+
+
+def test_what_is_refused_is_refused_before_anything_is_written(tmp_path: Path, runs: SimpleNamespace) -> None:
+    good = runs.make(tmp_path / "good", whole("copying-1000-lstm-68"), steps=4000)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "config.json").write_text("{}")
+    with pytest.raises(DataError):
+        record.record([good, tmp_path / "empty"], tmp_path / "results", None)
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_line_of_metrics_that_was_cut_is_left_out(tmp_path: Path, runs: SimpleNamespace) -> None:
+    run = runs.make(tmp_path / "run", whole("copying-1000-lstm-68"), steps=4000)
+    whole_lines = (run / "metrics.jsonl").read_text()
+    (run / "metrics.jsonl").write_text(whole_lines + '{"step": 40')
+    (kept,) = record.record([run], tmp_path / "results", None)
+    assert (kept / "metrics.jsonl").read_text() == record.thinned(whole_lines)
+
+
 def test_the_time_of_a_point_is_the_time_that_was_measured(tmp_path: Path, runs: SimpleNamespace) -> None:
     run = tmp_path / "run"
     recorded(run, runs, whole("mnist-scornn-170"), 0.9, 0.9, 70)

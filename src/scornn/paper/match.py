@@ -28,9 +28,22 @@ def preset_of(config: Mapping[str, Any]) -> Preset | None:
 
 def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:
     """What the run sets otherwise than its preset, its length left aside: "T 40 instead of 1,000"."""
+
+    def counts(key: str) -> bool:
+        return key != "task.eval_batch" and (key.startswith("task.") or not role(key))
+
+    own, its = (set_values(table) for table in (config, whole(preset.name)))
+    return _in_words(*({key: value for key, value in t.items() if counts(key)} for t in (own, its)))
+
+
+def unlike(config: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """What makes a run another experiment than the other: "rate 0.05 instead of 0.001"."""
+    return _in_words(_identity(config), _identity(other))
+
+
+def _in_words(here: Table, there: Table) -> list[str]:
     found = []
-    here, there = set_values(config), set_values(whole(preset.name))
-    for key in (k for k in {**there, **here} if k != "task.eval_batch" and (k.startswith("task.") or not role(k))):
+    for key in {**there, **here}:
         if here.get(key) != there.get(key):
             instead = f" instead of {_number(there[key])}" if key in there else ""
             found.append(f"{setting_name(key)} {_number(here.get(key, 'not set'))}{instead}")

@@ -10,6 +10,8 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +43,32 @@ _BEYOND_IN_BRIEF = "Beyond the paper, on its problems:"
 _NO_WORD = "No results are recorded yet: `scornn reproduce` obtains them."
 
 
-def add(run: Path, results: Path) -> Path:
-    """Copy a run into the record, in place of an older one of the same name and of its weights; its own stay behind."""
+_WEIGHTS = (stored.FILE, f"{stored.FILE}.md")
+_WHERE_ANY = (spectrum.FILE, "gradients.json", "audio/scores.json")
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A run as the record will have it: its directory there, and its files."""
+
+    target: Path
+    files: dict[str, bytes]
+
+    def write(self) -> Path:
+        """In place of an older run of the same settings, of which nothing is left."""
+        durable.make_directory(self.target)
+        before = read_object(self.target / "summary.json")
+        if before and before != json.loads(self.files["summary.json"]):
+            for file in {*_WEIGHTS, *_WHERE_ANY} - self.files.keys():
+                (self.target / file).unlink(missing_ok=True)
+        for file, content in self.files.items():
+            durable.make_directory((self.target / file).parent)
+            durable.write_bytes(self.target / file, content)
+        return self.target
+
+
+def _entry(run: Path, results: Path) -> _Entry:
+    """What is to be copied of a run, or an error that says why it is no result."""
     read = read_run(run)
     if not read.config or not read.summary or not read.rows:
         raise DataError(
@@ -52,23 +78,26 @@ def add(run: Path, results: Path) -> Path:
     preset = match.preset_of(read.config)
     if preset is not None and match.is_reduced(read.config, preset):
         raise UsageError(f"{run} is a smoke run of {preset.name}, with another n or T: it is no result")
-    target = durable.make_directory(results / name_of(read.config))
-    before = read_object(target / "summary.json")
-    if before and before != read.summary:
-        for file in (stored.FILE, f"{stored.FILE}.md"):
-            (target / file).unlink(missing_ok=True)
+    target = results / name_of(read.config)
+    there = read_object(target / "config.json")
+    if differ := there and match.unlike(read.config, there):
+        raise UsageError(
+            f"{run} would take the place of {target}, a run of other settings: {', '.join(differ)}; give it a name of "
+            f'its own ("name" in its config.json), or remove the other first'
+        )
     # Where the data lay is nobody's business, and no part of the result.
-    durable.write_json(target / "config.json", {**read.config, "data": None})
-    durable.write_json(target / "summary.json", read.summary)
-    durable.write_text(target / "metrics.jsonl", thinned((run / "metrics.jsonl").read_text(encoding="utf-8")))
+    files = {
+        "config.json": durable.json_bytes({**read.config, "data": None}),
+        "summary.json": durable.json_bytes(read.summary),
+        "metrics.jsonl": thinned((run / "metrics.jsonl").read_text(encoding="utf-8", errors="replace")).encode(),
+    }
     if spectrum.newest_checkpoint(run) is not None:
         spectrum.write(run)
-    _copy_spectrum(run / spectrum.FILE, target / spectrum.FILE)
-    for file in ("gradients.json", "audio/scores.json"):
+    for file in _WHERE_ANY:
         if (run / file).is_file():
-            durable.make_directory((target / file).parent)
-            durable.write_bytes(target / file, (run / file).read_bytes())
-    return target
+            content = (run / file).read_bytes()
+            files[file] = _rounded(content) if file == spectrum.FILE else content
+    return _Entry(target, files)
 
 
 def name_of(config: Mapping[str, Any]) -> str:
@@ -102,7 +131,11 @@ def add_timing(file: Path, results: Path) -> Path:
 
 def thinned(text: str, largest: int = LARGEST) -> str:
     """Lines of metrics within a size: every evaluation, and of the training lines each k-th, k as small as can be."""
-    rows = [(line, json.loads(line)) for line in text.splitlines() if line.strip()]
+    rows = []
+    for line in text.splitlines():
+        with suppress(ValueError):  # the last one of a full disk is cut
+            if isinstance(row := json.loads(line), dict):
+                rows.append((line, row))
     training = [index for index, (_, row) in enumerate(rows) if row.get("split") == "train"]
     every = 1
     while True:
@@ -280,20 +313,23 @@ def files_of(path: Path) -> tuple[list[Path], list[Path]]:
 
 
 def record(paths: Sequence[Path], results: Path, readme: Path | None) -> list[Path]:
-    """Add runs to the record, and rebuild what is made from it."""
-    added = []
-    for path in paths:
-        runs, timings = files_of(path)
-        added += [add(run, results) for run in runs] + [add_timing(file, results) for file in timings]
+    """Add runs to the record, and rebuild what is made from it; where one of them is refused, nothing is written."""
+    found = [files_of(path) for path in paths]
+    entries = [_entry(run, results) for runs, _ in found for run in runs]
+    timings = [file for _, timings in found for file in timings]
+    by_target = {entry.target: entry for entry in entries}
+    for entry in entries:
+        if by_target[entry.target] != entry:
+            raise UsageError(f"two different runs would both be {entry.target}; record one of them")
+    added = [entry.write() for entry in entries] + [add_timing(file, results) for file in timings]
     rebuild(results, readme)
     return added
 
 
-def _copy_spectrum(source: Path, target: Path) -> None:
-    if not source.is_file():
-        return
-    content: dict[str, Any] = json.loads(source.read_text(encoding="utf-8"))
+def _rounded(content: bytes) -> bytes:
+    """A spectrum with as many digits as float32 has."""
+    table: dict[str, Any] = json.loads(content)
     for key in ("start", "eigenvalues"):
-        if key in content:
-            content[key] = [[float(f"{x:.7g}") for x in pair] for pair in content[key]]
-    durable.write_text(target, json.dumps(content) + "\n")
+        if key in table:
+            table[key] = [[float(f"{x:.7g}") for x in pair] for pair in table[key]]
+    return (json.dumps(table) + "\n").encode()
