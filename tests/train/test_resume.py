@@ -64,6 +64,31 @@ def straight_and_stopped(
     return straight, stopped
 
 
+def test_an_end_before_the_present_step_is_refused(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_at(monkeypatch, 3)
+    start(small(), tmp_path / "run")
+    before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+    with pytest.raises(UsageError, match=r"new end is step 2, but the run stands at step 3 already"):
+        resume(tmp_path / "run", steps=2)
+    kept = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+    assert kept == before
+
+
+@pytest.mark.parametrize("step", [3, 4])
+def test_an_end_at_the_present_step_is_evaluated_there_once(
+    step: int, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_at(monkeypatch, step)
+    start(small(), tmp_path / "run")
+    summary = resume(tmp_path / "run", steps=step).summary
+    assert (summary["finished"], summary["steps"]) == (True, step)
+    assert summary["final"]["test"] == program.evaluate(tmp_path / "run")["splits"]["test"]
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in lines if row["split"] == "test" and "weights" not in row] == [step]
+
+
 @pytest.mark.parametrize(
     "steps",
     [(1,), (2,), (3, 4), (4,), (5,), (7, 9, 13), (14,), tuple(range(1, 15))],

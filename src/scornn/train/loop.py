@@ -133,16 +133,21 @@ class Trainer:
             state.restore(self.engine, saved.model, saved.training, saved.state)
         self.ledger = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"])
         self.ledger.reached &= bool(self.config.stop_when)
-        self._warn_of_a_new_end(_config_of(saved))
+        self._take_a_new_end(_config_of(saved))
         for key, here in self._numerics().items():
             there = saved.state["numerics"].get(key)
             if there != here and not self.finished:
                 self.warn(f"may not resume bit for bit: {key} was {there}, is {here}")
 
-    def _warn_of_a_new_end(self, before: Config) -> None:
-        schedule = self.config.optimizer.schedule
+    def _take_a_new_end(self, before: Config) -> None:
+        schedule, step = self.config.optimizer.schedule, self.ledger.step
         ends = [config.length(self.steps_per_epoch) for config in (before, self.config)]
-        if schedule is not None and schedule.looks_at_the_end and ends[0] != ends[1]:
+        if ends[0] == ends[1]:
+            return
+        if self.total < step:
+            raise UsageError(f"the new end is step {self.total:,}, but the run stands at step {step:,} already")
+        self.ledger.evaluate |= self.total == step and not self._due(step)  # it was no end then
+        if schedule is not None and schedule.looks_at_the_end:
             self.warn(
                 f"the rates fall to zero at the end of the run ({schedule.kind}), which moves from step {ends[0]:,} "
                 f"to {ends[1]:,}: from step {self.ledger.step:,} on they are those of a run of that length"
@@ -220,9 +225,13 @@ class Trainer:
         if last or ledger.step % self.config.log_every == 0:
             self._record("train", {"loss": ledger.window[0] / ledger.window[1]}, self.engine.orthogonality())
             ledger.window = [0.0, 0.0]
-        ledger.evaluate = last or ledger.step % (self.config.eval_every or self.steps_per_epoch) == 0
+        ledger.evaluate = last or self._due(ledger.step)
         self.display.stepped(ledger.step, outcome.loss)
         return outcome.stop
+
+    def _due(self, step: int) -> bool:
+        """Whether a run is evaluated here that does not end here."""
+        return step % (self.config.eval_every or self.steps_per_epoch) == 0
 
     def _evaluate(self, stop: StopRequest) -> bool:
         """Measure every split, with each kind of weights; True where one of them became better than ever.
