@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from scornn.cli import main
-from scornn.errors import DivergedError, UsageError
-from scornn.sweep import owner, space
+from scornn.errors import DivergedError, RunInUseError, UsageError
+from scornn.sweep import owner, record, space, worker
 from scornn.sweep.program import open_sweep
 from scornn.sweep.storage import without_password
 from scornn.sweep.study import Trials
+from scornn.train import program as train_program
 from scornn.train.engine import Engine
 
 Sweep = Callable[..., int]
@@ -106,6 +107,39 @@ def test_a_part_of_a_grid_grows_to_all_of_it(sweep: Sweep) -> None:
     seeds = [t.params["seed"] for t in trials("s")]
     assert seeds[:3] == first
     assert sorted(seeds) == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_first_command_again_takes_no_trials_back(sweep: Sweep) -> None:
+    first = ("--over", "optimizer.rest.lr=1e-4..1e-1:log", "--trials", "1", "--out", "s", "--quiet", "--set", "steps=1")
+    assert sweep(*first) == 0
+    assert main(["sweep", "resume", "s", "--trials", "2", "--quiet"]) == 0
+    assert sweep(*first) == 0
+    assert open_sweep(Path("s")).plan.trials == 2
+
+
+def test_a_trial_that_another_process_still_trains_is_waited_for(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was taken for dead, and no process has died over it, however often it is looked at."""
+    busy = 2 * worker._MOST_ATTEMPTS
+    waited: list[float] = []
+    start = train_program.start
+
+    def starting(*arguments: Any, **options: Any) -> Any:
+        if len(waited) < busy:
+            raise RunInUseError("held by another process")
+        return start(*arguments, **options)
+
+    monkeypatch.setattr(worker, "_wait", lambda seconds, stop: waited.append(seconds))
+    monkeypatch.setattr(train_program, "start", starting)
+    assert sweep("--over", "seed=1", "--out", "s", "--quiet", "--set", "steps=1") == 0
+    assert [trial.state.name for trial in trials("s")] == ["COMPLETE"]
+    assert len(waited) == busy
+
+
+def test_the_time_of_a_trial_counts_what_came_before_a_stop(sweep: Sweep) -> None:
+    assert sweep("--over", "seed=1", "--out", "s", "--quiet", "--set", "steps=1") == 0
+    summary = Path("s/trials/0000/summary.json")
+    summary.write_text(json.dumps({**json.loads(summary.read_text()), "seconds_with_evaluation": 5000.0}))
+    assert record.of(open_sweep(Path("s"))).trials[0].seconds == 5000
 
 
 def test_values_do_not_depend_on_who_draws_them(sweep: Sweep) -> None:
@@ -293,11 +327,16 @@ def test_an_owner_elsewhere_is_judged_by_its_heartbeat(monkeypatch: pytest.Monke
 
 
 def test_integers_and_numbers() -> None:
-    settings = {"model": {"hidden": 20}, "optimizer": {"rest": {"lr": 0.1}}}
-    rate, size, rho = space.parse(
-        ["optimizer.rest.lr=1..2", "task.batch=1..8:log", "model.options.rho=n/10..7n/10"], settings
+    settings = {"model": {"name": "scornn", "hidden": 20}, "optimizer": {"rest": {"lr": 0.1}}}
+    rate, size, rho, *unset = space.parse(
+        [
+            *("optimizer.rest.lr=1..2", "task.batch=1..8:log", "model.options.rho=n/10..7n/10"),
+            *("optimizer.clip_norm=1..10", "model.input_dropout=0..1", "model.options.dropout=0..1"),
+        ],
+        settings,
     )
     assert not rate.whole
+    assert not any(axis.whole for axis in unset)
     assert size.whole
     assert (rho.low, rho.high) == (2, 14)
 

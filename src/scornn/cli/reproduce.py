@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from scornn.paper.items import Item
     from scornn.paper.scale import Request
     from scornn.report.page import Section
+    from scornn.sweep.program import Result
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,12 @@ def _reproduce(flags: Flags) -> int:
         quiet=flags.quiet,
     )
     outcome = reproduce(items, request)
+    failed = 0
     for item in items:
         if item.kind == "search" and not outcome.signal and not request.only:
-            outcome.signal = _search(item, request, outcome.missing, alone=len(items) == 1)
+            searched = _search(item, request, outcome.missing, alone=len(items) == 1)
+            if searched is not None:
+                outcome.signal, failed = searched.signal, searched.exit_code
     shown = [ITEMS[name] for name in outcome.items]
     write(collect(out), out, shown, _searches(out))
     if not flags.quiet:
@@ -114,10 +118,10 @@ def _reproduce(flags: Flags) -> int:
                 ". TIMIT is licensed (LDC93S1); with --corpus iban or folder it runs on open speech, labelled as such"
             )
         raise DataError(said)
-    return 0
+    return failed
 
 
-def _search(item: "Item", request: "Request", missing: dict[str, str], *, alone: bool) -> int:
+def _search(item: "Item", request: "Request", missing: dict[str, str], *, alone: bool) -> "Result | None":
     """Among others, an item that needs what is not installed is missing, and no more than that."""
     from scornn.sweep import search
     from scornn.sweep.storage import require_optuna
@@ -129,7 +133,7 @@ def _search(item: "Item", request: "Request", missing: dict[str, str], *, alone:
             raise
         missing[item.name] = str(error)
         print(f"{item.name}: missing: {error}")
-        return 0
+        return None
     return search.run(item, request)
 
 

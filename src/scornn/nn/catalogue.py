@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from scornn.nn.layer import RecurrentLayer
 from scornn.nn.recurrent import Recurrent
 
 Layer = TypeVar("Layer", bound=type[RecurrentLayer])
+_NOT_OPTIONS = {"self", "mode", "input_size", "hidden_size", "batch_first", "device", "dtype", "backend"}
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,20 @@ def build(name: str, input_size: int, hidden_size: int, **options: Any) -> Recur
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r}{suggest(name, MODELS)}")
     return MODELS[name].layer(input_size, hidden_size, **options)
+
+
+def options_of(kind: type) -> dict[str, Any]:
+    """What a layer's constructor takes as ``model.options``, with the defaults."""
+    known: dict[str, Any] = {}
+    for base in kind.__mro__:  # a constructor with **kwargs hands them on
+        own = vars(base).get("__init__")
+        parameters = inspect.signature(own).parameters.values() if own else []
+        for p in parameters:
+            if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD):
+                known.setdefault(p.name, p.default)
+        if parameters and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return {name: default for name, default in known.items() if name not in _NOT_OPTIONS}
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -52,6 +52,7 @@ def start(plan: Plan, directory: Path, *, quiet: bool = False, tensorboard: bool
         there = plans.load(directory, plan.settings.get("plugins", ()))
         if differ := plans.differences(plans.identity(there), plans.identity(plan)):
             raise UsageError(f"{directory} holds a sweep of another config: {differ}; choose another --out")
+        plan = msgspec.structs.replace(plan, trials=max(plan.trials, there.trials))  # it may have been given more
     elif directory.is_dir() and not all(_BEFORE_PLAN.fullmatch(entry.name) for entry in directory.iterdir()):
         raise UsageError(f"{directory} holds files that are not of a sweep: choose another --out")
     if is_database(plan.storage) or os.sep in plan.storage:

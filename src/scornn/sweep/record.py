@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from scornn import durable, plugins
 from scornn.errors import DataError, UsageError
-from scornn.report.runs import Run, Series, mapping, read_object
+from scornn.report.runs import Run, Series, finite, mapping, read_object
 from scornn.report.runs import read as read_run
 from scornn.report.settings import differing
 from scornn.sweep.plan import FILE, JOURNAL, Plan, axes, with_plugins
@@ -158,11 +158,19 @@ def _entry(trials: Trials, trial: "FrozenTrial", run: Run | None) -> Entry:
         value=trial.value if trial.state.name == "COMPLETE" else None,
         test=trial.user_attrs.get("test"),
         steps=(run.last("steps") or run.last("step")) if run else None,
-        seconds=trial.duration.total_seconds() if trial.duration is not None else None,
+        seconds=_seconds(trial, run),
         run=str(trials.run_path(trial)) if run else "",
         loss=_points(run.series("train", "loss")) if run else (),
         metric=_points(run.series(objective.split, objective.metric, weights)) if run else (),
     )
+
+
+def _seconds(trial: "FrozenTrial", run: Run | None) -> float | None:
+    """All of its training, through stops; the study counts from the last start on."""
+    trained = finite(run.summary.get("seconds_with_evaluation")) if run else None
+    if trained is None and trial.duration is not None:
+        return trial.duration.total_seconds()
+    return trained
 
 
 def _points(series: Series) -> Points:

@@ -28,8 +28,8 @@ _SHORT: tables.Table = {"task": {"length": 200}, "steps": 300, "eval_every": 50}
 _SMOKE_TRIALS = 4
 
 
-def run(item: Item, request: Request) -> int:
-    """Make the sweep, or go on with it. Returns the signal that stopped it, or 0."""
+def run(item: Item, request: Request) -> program.Result:
+    """Make the sweep, or go on with it."""
     given = settings(request.scale)
     if request.iterations is not None:
         given |= {"steps": request.iterations, "eval_every": max(1, request.iterations // 6)}
@@ -40,8 +40,7 @@ def run(item: Item, request: Request) -> int:
     made = plan.make(given, OVER, trials=_SMOKE_TRIALS if request.scale == "smoke" else None)
     jobs = 1 if request.scale == "smoke" else min(default_threads(), made.trials)
     made = msgspec.structs.replace(made, study=item.name, jobs=jobs, threads=1)
-    result = program.start(made, request.out / "sweeps" / item.name, quiet=request.quiet)
-    return result.signal
+    return program.start(made, request.out / "sweeps" / item.name, quiet=request.quiet)
 
 
 def settings(scale: Scale) -> tables.Table:

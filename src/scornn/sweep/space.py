@@ -8,7 +8,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from scornn.errors import UsageError
-from scornn.train.config import fraction
+from scornn.nn.catalogue import MODELS, options_of
+from scornn.train.config import fraction, is_real
 from scornn.train.tables import lookup, parse_setting, parse_value
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Axis:
 
 
 def parse(texts: Sequence[str], settings: Mapping[str, Any]) -> tuple[Axis, ...]:
-    """The axes of ``--over``. ``settings`` is the config they vary: it has n, and says which keys are no integers.
+    """The axes of ``--over``. ``settings`` is the config they vary: it has n and the model.
 
     >>> parse(["optimizer.recurrent.lr=1e-5..1e-3:log"], {})[0].log
     True
@@ -92,7 +93,7 @@ def _range(key: str, text: str, values: str, settings: Mapping[str, Any]) -> Axi
         raise UsageError(f"--over {text}: {scale!r} after the colon; expected log, or no colon")
     first, _, last = ends.partition("..")
     low, high = (_end(end.strip(), text, settings) for end in (first, last))
-    if isinstance(lookup(settings, key), float):
+    if _is_real(key, settings):
         low, high = float(low), float(high)
     if low == high:
         raise UsageError(f"--over {text}: the range from {low:g} to {high:g} is empty; expected lo < hi")
@@ -101,6 +102,15 @@ def _range(key: str, text: str, values: str, settings: Mapping[str, Any]) -> Axi
     if colon and low <= 0:
         raise UsageError(f"--over {text}: a logarithmic range cannot begin at {low:g}; expected lo > 0")
     return Axis(key, text, (), low, high, bool(colon))
+
+
+def _is_real(key: str, settings: Mapping[str, Any]) -> bool:
+    """Whether a range of this key is one of real numbers, also where its ends are whole."""
+    if not key.startswith("model.options."):
+        return is_real(key)
+    model = MODELS.get(str(lookup(settings, "model.name")))
+    default = options_of(model.layer).get(key.rpartition(".")[2]) if model else None
+    return isinstance(default, float) or isinstance(lookup(settings, key), float)
 
 
 def _end(end: str, text: str, settings: Mapping[str, Any]) -> float:

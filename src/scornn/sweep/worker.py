@@ -31,6 +31,8 @@ _REPORTS = 16
 _MOST_ATTEMPTS = 5
 """Processes that may die over a trial without bringing it on by a checkpoint."""
 _POLL_SECONDS = 0.5
+_IN_USE_SECONDS = 30.0
+"""Between two tries at a trial whose process lives after all: each builds the network before it meets the lock."""
 
 
 class Worker:
@@ -60,6 +62,7 @@ class Worker:
         trials, trial_id = self.trials, trial._trial_id
         with trials.errors():
             drawn = {axis.key: axis.draw(trial) for axis in trials.axes}
+            attempt = trials.storage.get_trial(trial_id).user_attrs.get("attempt")
         try:
             chosen = self._choose_rho(trial, drawn)
             with trials.errors():
@@ -73,7 +76,7 @@ class Worker:
                 word = f"{chosen}as trial {twin.number}, which has the same settings"
                 trials.close(trial_id, "COMPLETE", word, twin.value)
                 return 0
-            if self._gives_up(trial, frozen.user_attrs.get("attempt"), path):
+            if self._gives_up(trial, attempt, path):
                 return 0
             with trials.errors():
                 trial.set_user_attr("config", same)
@@ -82,7 +85,9 @@ class Worker:
         except DivergedError as error:
             trials.close(trial_id, "PRUNED", f"diverged: {error}")  # samplers rank it below all others
         except RunInUseError:  # a process that was taken for dead: it closes the trial, or dies and lets go
-            time.sleep(_POLL_SECONDS)
+            with trials.errors():
+                trial.set_user_attr("attempt", attempt)  # nobody died over it
+            _wait(_IN_USE_SECONDS, stop)
         except UsageError as error:
             trials.close(trial_id, "FAIL", f"refused: {error}")
         except BaseException:
@@ -147,6 +152,12 @@ class Worker:
         with self.trials.errors():
             trial.set_user_attr("attempt", [step, count])
         return False
+
+
+def _wait(seconds: float, stop: StopRequest) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not stop:
+        time.sleep(_POLL_SECONDS)
 
 
 class Watch(Silent):

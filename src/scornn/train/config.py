@@ -189,6 +189,15 @@ def role(key: str) -> Role | None:
     return next((known[name] for name in names if name in known), None)
 
 
+def is_real(key: str) -> bool:
+    """Whether a dotted key takes fractions, by its type."""
+    kinds: list[Any] = [msgspec.inspect.type_info(config_type())]
+    for part in key.split("."):
+        fields = [field for kind in kinds for field in getattr(kind, "fields", ()) if field.name == part]
+        kinds = [kind for field in fields for kind in getattr(field.type, "types", (field.type,))]
+    return any(isinstance(kind, msgspec.inspect.FloatType) for kind in kinds)
+
+
 def build(table: Table) -> Config:
     """Validate nested tables and make them a :class:`Config`, or raise :class:`UsageError` naming the key."""
     read = convert(_replace_fractions(of_today(table)), config_type())

@@ -25,7 +25,7 @@ from scornn import ops, tasks
 from scornn.errors import DivergedError, UsageError
 from scornn.nn import SequenceModel
 from scornn.nn.caching import cached
-from scornn.nn.catalogue import MODELS, build, parameter_count
+from scornn.nn.catalogue import MODELS, build, options_of, parameter_count
 from scornn.optim import RMSprop, StiefelStep, parameter_groups
 from scornn.tasks import Task
 from scornn.tasks.catalogue import faults_told
@@ -78,24 +78,12 @@ def build_model(config: Config, task: Task, network: type[SequenceModel] = Seque
     return network(layer, task.output_size, read=model.read or task.read, **given)
 
 
-_NOT_OPTIONS = {"input_size", "hidden_size", "batch_first", "device", "dtype", "backend"}
-
-
 def _check_options(name: str, kind: type, given: Mapping[str, Any]) -> None:
     """Refuse what a layer does not take, in the user's words."""
-    known: dict[str, Any] = {}
-    for base in kind.__mro__:  # a constructor with **kwargs hands them on
-        own = vars(base).get("__init__")
-        parameters = inspect.signature(own).parameters.values() if own else []
-        for p in parameters:
-            if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD):
-                known.setdefault(p.name, p.default)
-        if parameters and not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            break
-    takes = [word for word in known if word not in {*_NOT_OPTIONS, "self", "mode"}]
+    known = options_of(kind)
     for key, value in given.items():
-        if key not in takes:
-            raise UsageError(f"model.options.{key}: {name} takes no {key}; its options are {', '.join(takes)}")
+        if key not in known:
+            raise UsageError(f"model.options.{key}: {name} takes no {key}; its options are {', '.join(known)}")
         if isinstance(known[key], bool) and not isinstance(value, bool):
             raise UsageError(f"model.options.{key} = {value!r}: expected true or false")
 
