@@ -164,6 +164,7 @@ def test_an_interrupted_run_says_how_to_go_on(
         (["train", "copying", "--hiden", "3"], "--hidden"),
         (["train", "copying", "--hidden", "x"], 'model.hidden = "x": expected an integer from 1'),
         (["train", "copying", "--hidden", "3", "--hidden", "4"], "--hidden is given 2 times"),
+        (["train", "copying", "--recurrent-lr", "1", "--recurrent_lr=2"], "--recurrent-lr is given 2 times"),
         (["train", "copying", "--set", "seed=1", "--set", "seed=2"], "--set gives seed twice"),
         (["train", "copying", "--set", "task.name=adding"], "TASK is copying, but --set is for adding"),
         (["train", "mnist", "--set", "task.permuted=true"], "TASK is mnist, but --set is for task.permuted = true"),

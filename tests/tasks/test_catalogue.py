@@ -9,7 +9,7 @@ import scornn
 from scornn.cli._options import task_names
 from scornn.errors import UsageError
 from scornn.tasks import TASKS, CopyingConfig, PixelMnistConfig, Task, TaskConfig, make, task
-from scornn.tasks.catalogue import find, name_of
+from scornn.tasks.catalogue import Entry, find, name_of
 
 
 def test_help_knows_the_names_without_importing_them() -> None:
@@ -31,6 +31,18 @@ def test_smoke_sizes_are_small() -> None:
     assert TASKS["copying"].small({"name": "copying", "length": 2000})["length"] == 40
     assert TASKS["adding"].small({"name": "adding"})["length"] == 50
     assert TASKS["speech"].small({}) == {"batch": 4}
+
+
+def test_a_setting_that_a_config_asks_for_has_no_default() -> None:
+    class Asking(TaskConfig, frozen=True, kw_only=True, tag="asking"):
+        kind: str
+        length: int
+
+    entry = Entry("asking-a", Task, Asking, "asking", settings={"kind": "a"}, shorten=10)
+    assert entry.holds({"name": "asking", "kind": "a"})
+    assert not entry.holds({"name": "asking", "kind": "b"})
+    assert not entry.holds({"name": "asking"})
+    assert entry.small({"name": "asking", "length": 50}) == {"length": 5}
 
 
 def test_a_name_or_a_tag_is_given_once() -> None:

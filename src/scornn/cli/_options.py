@@ -45,7 +45,7 @@ def parse(flags: type[T], argv: list[str], command: str, description: str | None
     """Parse with suggestions for misspelt options; an option given twice is refused unless it is a list."""
     if description and {"-h", "--help"} & set(argv):
         print(_wrapped(description), end="\n\n")  # tyro's own rendering breaks words at the terminal's edge
-    given = [argument.partition("=")[0] for argument in argv if argument.startswith("--")]
+    given = [argument.partition("=")[0].replace("_", "-") for argument in argv if argument.startswith("--")]
     for name in given:
         if given.count(name) > 1 and name not in _LISTS:
             raise UsageError(f"{name} is given {given.count(name)} times; expected once")

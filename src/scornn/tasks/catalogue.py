@@ -51,14 +51,21 @@ class Entry:
     def holds(self, table: Mapping[str, Any]) -> bool:
         """Whether a task table is of this entry; what it leaves out is as the config's defaults are."""
         return table.get("name") == self.tag and all(
-            table.get(key, getattr(self.config(), key)) == value for key, value in self.settings.items()
+            table.get(key, self._default(key)) == value for key, value in self.settings.items()
         )
+
+    def _default(self, key: str) -> Any:
+        """Of a setting that a table leaves out; None where the config asks for it."""
+        found = next((f for f in msgspec.structs.fields(self.config) if f.name == key), None)
+        if found is None or (found.default is msgspec.NODEFAULT and found.default_factory is msgspec.NODEFAULT):
+            return None
+        return found.default if found.default is not msgspec.NODEFAULT else found.default_factory()
 
     def small(self, table: Mapping[str, Any]) -> dict[str, Any]:
         """The changes that make a task table small."""
         sizes = dict(self.smoke)
         if self.shorten > 1:
-            sizes["length"] = table.get("length", getattr(self.config(), "length", 0)) // self.shorten
+            sizes["length"] = (table.get("length") or self._default("length") or 0) // self.shorten
         return sizes
 
 
