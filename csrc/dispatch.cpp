@@ -123,6 +123,7 @@ bool sizes_fit(const scornn_sequence &s) {
     if (s.dtype != SCORNN_FLOAT32 && s.dtype != SCORNN_FLOAT64) return false;
     if (s.activation == SCORNN_COMPLEX_MODRELU && s.hidden % 2 != 0) return false;
     if ((s.activation >= SCORNN_LSTM || s.map) && s.heads > 0) return false;
+    if (s.activation >= SCORNN_LSTM && s.map) return false;
     if (s.activation == SCORNN_BANK && !s.U && s.input != s.hidden) return false;
     std::int64_t before = s.batch;
     for (std::int64_t t = 0; s.batch_sizes && t < s.steps; ++t) {

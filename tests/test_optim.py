@@ -221,3 +221,13 @@ def test_frozen_parameters_are_left_out() -> None:
     layer.bias_l0.requires_grad_(False)
     groups = parameter_groups(layer, 1e-3, 1e-4)
     assert [len(group["params"]) for group in groups] == [1, 1]
+
+
+def test_rmsprop_refuses_what_is_another_optimizers() -> None:
+    p = nn.Parameter(torch.zeros(2))
+    with pytest.raises(ValueError, match="state of another optimizer: a group has no decay, flavour"):
+        RMSprop([p]).load_state_dict(torch.optim.RMSprop([p]).state_dict())
+    table = nn.Embedding(5, 2, sparse=True)
+    table(torch.tensor([1])).sum().backward()
+    with pytest.raises(ValueError, match="no sparse gradients"):
+        RMSprop(table.parameters()).step()

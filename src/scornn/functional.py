@@ -196,7 +196,7 @@ def inverse_scaled_cayley(W: Tensor, bound: float = 1.0) -> tuple[Tensor, Tensor
         >>> int(A.count_nonzero()), D
         (0, tensor([-1., -1., -1.]))
     """
-    _require_orthogonal(W)
+    require_orthogonal(W, "inverse_scaled_cayley")
     if not bound >= 1:
         raise ValueError(f"inverse_scaled_cayley: bound must be at least 1, got {bound}: some matrices need |a_ij| = 1")
     work = W.double()
@@ -211,17 +211,18 @@ def inverse_scaled_cayley(W: Tensor, bound: float = 1.0) -> tuple[Tensor, Tensor
     return A.to(W.dtype), D.to(W.dtype)
 
 
-def _require_orthogonal(W: Tensor) -> None:
+def require_orthogonal(W: Tensor, what: str) -> None:
+    """Raise where W is not orthogonal to rounding; ``what`` asks for it."""
     if W.dim() != 2 or W.shape[0] != W.shape[1]:
-        raise ValueError(f"inverse_scaled_cayley: expected a square matrix, got shape {tuple(W.shape)}")
+        raise ValueError(f"{what}: expected a square matrix, got shape {tuple(W.shape)}")
     if not W.is_floating_point():
-        raise ValueError(f"inverse_scaled_cayley: expected a real floating-point matrix, got {W.dtype}")
+        raise ValueError(f"{what}: expected a real floating-point matrix, got {W.dtype}")
     n = W.shape[0]
     error = float(orthogonality_error(W.double()))
     tolerance = rounding(n, W.dtype)
     if not error <= tolerance:
         raise ValueError(
-            f"inverse_scaled_cayley: W is not orthogonal: ‖WᵀW − I‖_F = {error:.3g}, expected at most {tolerance:.3g} "
+            f"{what}: W is not orthogonal: ‖WᵀW − I‖_F = {error:.3g}, expected at most {tolerance:.3g} "
             f"for n={n} in {W.dtype}; torch.linalg.qr(W).Q is the usual repair"
         )
 

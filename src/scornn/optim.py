@@ -125,11 +125,20 @@ class RMSprop(_ByGroup):
                 raise ValueError(f"RMSprop of scornn has no {name}, but a group sets it; torch.optim.RMSprop has one")
         super().add_param_group(group)
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As every optimizer's; the state of another one is refused."""
+        for group in state_dict["param_groups"]:
+            if missing := {"lr", "flavour", "decay", "eps"} - group.keys():
+                raise ValueError(f"this is the state of another optimizer: a group has no {', '.join(sorted(missing))}")
+        super().load_state_dict(state_dict)
+
     def update(self, group: dict[str, Any]) -> None:
         flavour = FLAVOURS[group["flavour"]]
         stepped = [p for p in group["params"] if p.grad is not None]
         if not stepped:
             return
+        if any(p.grad.is_sparse for p in stepped):
+            raise ValueError("RMSprop of scornn takes no sparse gradients: build the embedding with sparse=False")
         params, grads = [_real(p) for p in stepped], [_real(p.grad) for p in stepped]
         for p, real in zip(stepped, params, strict=True):
             if "square_avg" not in self.state[p]:

@@ -125,3 +125,13 @@ def test_outputs_that_are_no_states_are_refused() -> None:
     model = SequenceModel(build("memory-blocks", 2, 4), 3)
     with pytest.raises(ValueError, match="a MemoryBlocks gives other outputs"):
         analysis.gradient_norms(model, Batch(torch.rand(5, 1, 2), torch.rand(5, 1, 3)))
+
+
+def test_a_measurement_leaves_the_network_as_it_was() -> None:
+    """The steps of a sequence are no steps of a training, after which a dtriv would move its base."""
+    model = SequenceModel(build("dtriv", 2, 6, rebase_every=5), 1, read="last")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    analysis.gradient_norms(model, Batch(torch.rand(30, 4, 2), torch.rand(4)))
+    assert model.training
+    assert model.layer.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

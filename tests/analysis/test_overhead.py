@@ -7,10 +7,13 @@ from scornn.paper.presets import resolve
 from scornn.tasks import TASKS
 
 
-@pytest.mark.parametrize(("model", "options"), [("scornn", {}), ("scornn", {"num_layers": 2}), ("lstm", {})])
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [("scornn", {}), *((name, {}) for name in ("lstm", "goru", "linear-memory")), ("scornn", {"num_layers": 2})],
+)
 def test_the_parts_make_the_step(model: str, options: dict[str, int]) -> None:
     task = {**TASKS["copying"].table(), "length": 10, "train_size": 40, "test_size": 20}
-    config, _ = resolve({"task": task, "model": {"name": model, "hidden": 5, "options": options}, "threads": 1})
+    config, _ = resolve({"task": task, "model": {"name": model, "hidden": 8, "options": options}, "threads": 1})
     found = measure(config, steps=4, warmup=2)
     assert set(found["parts"]) == set(PARTS)
     assert found["step"] == pytest.approx(sum(found["parts"].values()))

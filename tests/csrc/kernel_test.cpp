@@ -346,7 +346,12 @@ template <class T> void check_bank(Case c, bool fused, int isa) {
     if (!fused) {
         s.input = n + 1;
         expect(scornn_forward(&s, 0, B) == SCORNN_INVALID, "inputs without U", "bank");
+        s.input = n;
     }
+    scornn_map map{};
+    map.kind = SCORNN_FOURIER;
+    s.map = &map;
+    expect(scornn_forward(&s, 0, B) == SCORNN_INVALID, "a map", "bank");
 }
 
 void check_other_grid() {

@@ -90,3 +90,26 @@ def test_a_state_of_the_wrong_kind_is_refused() -> None:
     frozen = Frozen(network("lstm"))
     with pytest.raises(ValueError, match="expected the state h, c"):
         frozen(torch.randn(2, 1, 3), torch.zeros(1, 1, 8))
+
+
+@pytest.mark.parametrize("name", ["scornn", "lstm", "goru", "linear-memory"])
+def test_a_program_without_the_layers_checks_refuses_another_precision(name: str) -> None:
+    """Tracing leaves the operators alone, which take addresses: they check what they are given themselves."""
+    frozen = Frozen(network(name))
+    x, state = torch.randn(6, 2, 3), frozen.initial_state(2)
+    program = torch.export.export(frozen, (x, *state)).module()
+    with pytest.raises(ValueError, match="must agree"):
+        program(x.double(), *state)
+    with pytest.raises(ValueError, match="float16"):
+        program(x.half(), *state)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "goru"])
+def test_a_frozen_layer_runs_where_its_layer_does(name: str) -> None:
+    x = torch.randn(4, 2, 3, requires_grad=True)
+    plain = build(name, 3, 8, backend="naive").frozen()
+    (first,) = torch.autograd.grad(plain(x)[0].square().sum(), x, create_graph=True)
+    assert torch.autograd.grad(first.sum(), x)[0].isfinite().all()
+    native = build(name, 3, 8, backend="native", dtype=torch.float16).frozen()
+    with pytest.raises(RuntimeError, match='backend="native" cannot run'):
+        native(x.half())

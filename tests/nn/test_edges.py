@@ -567,3 +567,19 @@ def test_a_frozen_layer_keeps_its_precision_under_autocast(name: str, steps: int
     expected = frozen(x)[0]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(frozen(x)[0], expected)
+
+
+@names
+def test_an_unknown_backend_is_refused_when_a_layer_is_built(name: str) -> None:
+    with pytest.raises(ValueError, match="unknown backend 'nativ'; expected one of"):
+        build(name, 3, 4, backend="nativ")
+
+
+@names
+def test_packed_sequences_have_a_shape_on_the_meta_device(name: str) -> None:
+    layer = build(name, 3, 4, device="meta")
+    x = pack_sequence([torch.empty(length, 3, device="meta") for length in (5, 3)])
+    output, _ = layer(x)
+    last, _ = layer(x, need_output="last")
+    assert output.data.shape == (8, layer.output_size)
+    assert last.shape == (2, layer.output_size)

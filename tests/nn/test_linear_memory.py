@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import scornn
-from scornn.nn import LinearMemory, ScoRNN, SequenceModel
+from scornn.nn import LinearMemory, ScoRNN, SequenceModel, SpectralRNN
 from scornn.nn.linear_memory import convolution_pays, schur
 
 F64 = torch.float64
@@ -73,6 +73,12 @@ def test_schur_form_of_repeated_and_real_eigenvalues(W: Tensor) -> None:
 def test_only_a_linear_scornn_converts() -> None:
     with pytest.raises(ValueError, match="nonlinearity is modrelu"):
         LinearMemory.from_scornn(ScoRNN(2, 4))
+    for layer in (scornn.nn.RNN(2, 4, nonlinearity="identity"), SpectralRNN(2, 4, nonlinearity="identity")):
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.add_(torch.rand_like(parameter))
+        with pytest.raises(ValueError, match="from_scornn: W is not orthogonal"):
+            LinearMemory.from_scornn(layer)
 
 
 @pytest.mark.parametrize(
@@ -162,3 +168,21 @@ def test_memory_of_the_last_state_has_no_states_in_it() -> None:
 def test_it_is_named_as_beyond_the_paper() -> None:
     assert "beyond the paper" in scornn.nn.MODELS["linear-memory"].source
     assert str(LinearMemory(3, 8)) == "LinearMemory(3, 8, rho=4)"
+
+
+def test_what_is_not_finite_stays_in_its_step_and_after() -> None:
+    """Also where a head would be read by a convolution, which transforms all steps at once."""
+    layer, x = LinearMemory(1, 256), torch.randn(2000, 8, 1)
+    head = (torch.randn(1, 256), torch.zeros(1))
+    assert convolution_pays(2000, 8, 1, 256, 1)
+    x[1990, 0] = float("nan")
+    y, _ = layer(x, head=head)
+    assert y[:1990].isfinite().all()
+    assert y[:, 1:].isfinite().all()
+    assert y[1990:, 0].isnan().all()
+
+
+def test_a_start_on_another_device_than_the_default_one() -> None:
+    with torch.device("meta"):
+        layer = LinearMemory(1, 8, start="spaced", device="cpu")
+    assert layer.angle_hh_l0.isfinite().all()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.func import functional_call
 from torch.utils.flop_counter import FlopCounterMode
 
 from scornn.nn.eurnn import EURNN
@@ -207,3 +208,21 @@ def test_auto_is_the_product_and_equals_the_dense_form(layer: Any) -> None:
     x = torch.randn(6, 4, 3, dtype=F64)
     for got, want in zip(auto(x), dense(x), strict=True):
         torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize(
+    ("layer", "name", "given", "said"),
+    [
+        (EURNN(3, 64), "angle_hh_l0", torch.zeros(63, dtype=F64), "angle is torch.float64"),
+        (EURNN(3, 64), "angle_hh_l0", torch.zeros(1), r"expected angle of shape \(63,\)"),
+        (EURNN(3, 64, complex=False), "bias_l0", torch.zeros(1), r"expected b of shape \(64,\)"),
+        (EURNN(3, 64, complex=False), "weight_ih_l0", torch.zeros(8, 3), r"expected U of shape \(64, 3\)"),
+        (URNN(3, 64), "phase_hh_l0", torch.zeros(3, 64, dtype=F64), "phase is torch.float64"),
+        (URNN(3, 64), "permutation_hh_l0", torch.arange(64, dtype=torch.int32), "a permutation of 64 numbers in int64"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_kernel_reads_no_further_than_its_arguments_go(layer: Any, name: str, given: Tensor, said: str) -> None:
+    assert layer.runs_as_product()
+    with pytest.raises(ValueError, match=said):
+        functional_call(layer, {name: given}, (torch.randn(5, 2, 3),))

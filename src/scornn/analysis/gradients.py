@@ -1,6 +1,7 @@
 """How the gradient travels back in time: ‖∂L/∂h_t‖ for every step t."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from scornn import durable
-from scornn.nn import SequenceModel
+from scornn.nn import RecurrentLayer, SequenceModel
+from scornn.nn.caching import cached
 from scornn.tasks import Batch, Task
 from scornn.train import program
 from scornn.train.engine import Engine
@@ -47,7 +49,7 @@ def gradient_norms(model: SequenceModel, batch: Batch, loss: Loss | None = None)
         raise ValueError(f"gradient_norms needs a head on the states; a {type(layer).__name__} gives other outputs")
     states: list[Tensor] = []
     state: Any = None
-    with torch.enable_grad():
+    with torch.enable_grad(), cached(), _evaluated(layer):
         for x in batch.inputs.unbind(0):
             _, state = layer(x.unsqueeze(0), state)
             h = state[0] if isinstance(state, tuple) else state
@@ -55,6 +57,17 @@ def gradient_norms(model: SequenceModel, batch: Batch, loss: Loss | None = None)
         outputs = _read(model, states, batch.lengths)
         gradients = torch.autograd.grad((loss or _default_loss)(outputs, batch), states)
     return torch.stack([torch.linalg.vector_norm(g[-1]) for g in gradients])
+
+
+@contextmanager
+def _evaluated(layer: RecurrentLayer) -> Iterator[None]:
+    """No dropout, and a dtriv does not take the steps for those of a training."""
+    training = layer.training
+    layer.eval()
+    try:
+        yield
+    finally:
+        layer.train(training)
 
 
 def of_run(path: Path, *, data: Path | None = None) -> dict[str, Any]:

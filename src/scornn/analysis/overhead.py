@@ -16,7 +16,9 @@ import torch
 
 from scornn import tasks
 from scornn.nn import DenseRecurrentLayer
+from scornn.nn.unitary import UnitaryRecurrentLayer
 from scornn.ops import recurrence
+from scornn.ops.activations import ACTIVATIONS
 from scornn.train.config import Config
 from scornn.train.distributed import World
 from scornn.train.engine import make_task
@@ -92,6 +94,8 @@ def _recurrence_alone(trainer: Trainer, task: tasks.Task) -> Any:
     """A function that runs the layer's recurrence, forward and backward, and returns its milliseconds."""
     layer: Any = trainer.engine.model.layer
     if not isinstance(layer, DenseRecurrentLayer) or layer.num_layers > 1 or layer.bidirectional:
+        return None
+    if layer.kind not in ACTIVATIONS or (isinstance(layer, UnitaryRecurrentLayer) and layer.runs_as_product()):
         return None
     x = task.batch("train", 0, 0).to(trainer.world.device).inputs
     with torch.no_grad():

@@ -10,10 +10,11 @@ from torch import Tensor
 from scornn.functional import full_precision
 from scornn.nn.base import DenseRecurrentLayer
 from scornn.nn.layer import RecurrentLayer
-from scornn.ops import gated, native
+from scornn.ops import gated
 from scornn.ops.activations import ACTIVATIONS
 from scornn.ops.bank import Bank, turned
 from scornn.ops.bank_scan import every_state
+from scornn.ops.rung import choose
 
 OWN_BIAS = ("modrelu", "complex_modrelu")
 """Activations that add b to |z|, not to z."""
@@ -119,11 +120,10 @@ class FrozenLayer(DenseRecurrentLayer):
         if one:
             last = list(_step(of, *_added(of, x[0]), state))
             return last[0].unsqueeze(0), last[0] if len(last) == 1 else tuple(last)
-        kernel = native.RUNG.why_not(x) is None
-        if not self.plain and (kernel or not torch.compiler.is_compiling()):
-            run: Any = gated.kernel if kernel else gated.naive
+        rung = None if self.plain else choose(gated.RUNGS, "naive" if self.backend == "manual" else self.backend, x)
+        if rung is not None and (rung.opaque or not torch.compiler.is_compiling()):
             c0 = state[1] if self.kind == "lstm" else None
-            output, *last = run(x, state[0], *of[1:], self.kind, batch_sizes, reverse, c0=c0)
+            output, *last = rung.run(x, state[0], *of[1:], self.kind, batch_sizes, reverse, c0=c0)
         elif batch_sizes is not None:
             raise RuntimeError("a frozen layer on torch's operators takes no PackedSequence; give padded sequences")
         else:

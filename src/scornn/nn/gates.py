@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from scornn.functional import full_precision
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice, check_integer, check_number
+from scornn.nn.checks import check_integer, check_number
 from scornn.nn.layer import RecurrentLayer
 from scornn.ops import gated, native
 from scornn.ops.bank import Order
@@ -31,7 +31,7 @@ class GatedLayer(RecurrentLayer):
     proj_size: int = 0
 
     def parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
-        rows = gated.GATES[self.kind] * self.hidden_size
+        rows = native.GATES[self.kind] * self.hidden_size
         shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, input_size), "weight_hh": (rows, self.state_size)}
         if self.bias:
             shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
@@ -154,7 +154,7 @@ class LSTM(GatedLayer):
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         self.forget_bias = check_number("forget_bias", forget_bias)
-        self.backend = check_choice("backend", backend, self.BACKENDS)
+        self.backend = backend
         self.proj_size = check_integer("proj_size", proj_size, 0, hidden_size - 1)
         self.build(device, dtype)
 
@@ -222,7 +222,7 @@ class GRU(GatedLayer):
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         self.forget_bias = check_number("forget_bias", forget_bias)
-        self.backend = check_choice("backend", backend, self.BACKENDS)
+        self.backend = backend
         self.build(device, dtype)
 
     def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -79,7 +79,7 @@ class GORU(OrthogonalRecurrentLayer):
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         self.activation = self.nonlinearity = check_choice("nonlinearity", nonlinearity, ("modrelu",))
-        self.backend = check_choice("backend", backend, self.BACKENDS)
+        self.backend = backend
         check_rotations(hidden_size, style, capacity)
         self.style, self.capacity = style, capacity
         self.layers = rotations.layers(hidden_size, style, capacity)

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from scornn.functional import under_autocast
 from scornn.nn.caching import cached
-from scornn.nn.checks import check_sizes
+from scornn.nn.checks import check_choice, check_sizes
 from scornn.nn.recurrent import Recurrent, States, joined
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class RecurrentLayer(Recurrent):
         """Make and fill the parameters of every layer and direction: the last line of a derived constructor."""
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"{self._name}: dtype must be a real floating point type, got {dtype}")
+        check_choice("backend", self.backend, self.BACKENDS)
         for layer in range(self.num_layers):
             size = self.input_size if layer == 0 else self.output_size
             for suffix in self._suffixes(layer):

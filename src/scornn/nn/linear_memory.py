@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from scornn import ops
-from scornn.functional import full_precision
+from scornn.functional import full_precision, require_orthogonal
 from scornn.nn.base import OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice, check_number, check_rho, precise
@@ -20,6 +19,7 @@ from scornn.nn.scornn import ScoRNN
 from scornn.ops.bank import Bank
 from scornn.ops.bank_last import last_state, read_every_state
 from scornn.ops.bank_scan import FUSED, every_state
+from scornn.ops.custom import under_transform
 
 STARTS = ("uniform", "spaced", "cayley")
 
@@ -99,7 +99,7 @@ class LinearMemory(OrthogonalRecurrentLayer):
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         self.start = check_choice("start", start, STARTS)
-        self.backend = check_choice("backend", backend, ops.BACKENDS)
+        self.backend = backend
         self.rho = self._check_rho(hidden_size // 4 * 2 if rho is None else rho)
         self.input_scale = check_number("input_scale", input_scale, "a positive number", lambda number: number > 0)
         self.learn_h0 = learn_h0
@@ -134,7 +134,7 @@ class LinearMemory(OrthogonalRecurrentLayer):
         angle, sign, rho = self.tensor(f"angle_hh{suffix}"), self.tensor(f"sign_hh{suffix}"), self._rho_of(suffix)
         nn.init.uniform_(angle, 0, math.pi if self.start == "uniform" else math.pi / 2)
         if self.start == "spaced":
-            angle.copy_((torch.arange(len(angle)) + 0.5) * (math.pi / max(len(angle), 1)))
+            angle.copy_((torch.arange(len(angle), device=angle.device) + 0.5) * (math.pi / max(len(angle), 1)))
         if self.start == "cayley":
             angle[len(angle) - rho // 2 :] += math.pi
         sign.fill_(1)
@@ -165,7 +165,8 @@ class LinearMemory(OrthogonalRecurrentLayer):
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool, head: Head
     ) -> tuple[Tensor, Tensor]:
         convolve = self.backend == "auto" and batch_sizes is None and not reverse and x.dtype.itemsize >= 4
-        if not convolve or not convolution_pays(len(x), x.shape[1], x.shape[2], *reversed(head[0].shape)):
+        pays = convolve and convolution_pays(len(x), x.shape[1], x.shape[2], *reversed(head[0].shape))
+        if not pays or not _may_be_finite(x):  # a transform spreads what is not finite over all steps
             return super().run_and_read(suffix, x, h0, batch_sizes, reverse, head)
         with full_precision(x):
             weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
@@ -215,7 +216,10 @@ class LinearMemory(OrthogonalRecurrentLayer):
                 "bank of rotations"
             )
         weight = layer.tensor("weight_ih_l0")
-        forms = {suffix: schur(layer.recurrent_matrix(suffix)) for suffix in layer.suffixes()}
+        matrices = {suffix: layer.recurrent_matrix(suffix) for suffix in layer.suffixes()}
+        for W in matrices.values():
+            require_orthogonal(W, "from_scornn")
+        forms = {suffix: schur(W) for suffix, W in matrices.items()}
         memory = cls(
             **layer.settings(),
             device=weight.device,
@@ -273,6 +277,10 @@ def schur(W: Tensor) -> tuple[Bank, Tensor]:
         rest += [(sign, unit) for unit in units[2 * pairs :]]
     signs = S.new_tensor([sign for sign, _ in rest])
     return Bank(S.new_tensor(angles), signs), Q[:, planes + [unit for _, unit in rest]]
+
+
+def _may_be_finite(x: Tensor) -> bool:
+    return torch.compiler.is_compiling() or x.is_meta or under_transform() or bool(x.isfinite().all())
 
 
 def convolution_pays(steps: int, batch: int, inputs: int, hidden: int, outputs: int) -> bool:

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scornn import ops
 from scornn.functional import full_precision, under_autocast
 from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice, check_number, check_sizes, precise
@@ -229,7 +228,7 @@ class MemoryBlocks(RecurrentLayer):
         self.expand, self.stride, self.norm, self.closed = expand, stride, norm, closed
         self.gate_dropout = check_number("gate_dropout", gate_dropout, "a number in [0, 1)", lambda p: 0 <= p < 1)
         self.start = check_choice("start", start, STARTS)
-        self.backend = check_choice("backend", backend, ops.BACKENDS)
+        self.backend = backend
         self.build(device, dtype)
 
     def make_parameters(

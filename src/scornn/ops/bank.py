@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from scornn.ops.layout import complex_pairs
+from scornn.ops.rung import agree
 
 
 class Bank(NamedTuple):
@@ -113,20 +114,15 @@ def check(x: Tensor, h0: Tensor, bank: Bank, U: Tensor, b: Tensor | None, batch_
     if x.dim() != dims or x.shape[0] == 0:
         raise ValueError(f"expected x with {dims} dimensions and at least one step; got shape {tuple(x.shape)}")
     batch = x.shape[1] if batch_sizes is None else int(batch_sizes[0])
-    shapes: dict[str, tuple[int, ...]] = {"h0": (batch, n), "U": (n, x.shape[-1]), "b": (n,)}
-    for name, tensor in (("h0", h0), ("U", U), ("b", b)):
-        if tensor is not None and tuple(tensor.shape) != shapes[name]:
-            raise ValueError(f"expected {name} of shape {shapes[name]}, got {tuple(tensor.shape)}")
-    for name, tensor in (("h0", h0), ("U", U), ("b", b), ("angle", bank.angle), ("sign", bank.sign)):
-        exact = name == "angle" and tensor is not None and tensor.dtype == torch.float64
-        if tensor is not None and (not (tensor.dtype == x.dtype or exact) or tensor.device != x.device):
-            raise ValueError(
-                f"x is {x.dtype} on {x.device}, but {name} is {tensor.dtype} on {tensor.device}; they must agree"
-            )
+    angle = bank.angle.to(x.dtype) if bank.angle.dtype == torch.float64 else bank.angle  # it may be more exact
+    own = {"angle": (angle, (bank.planes,)), "sign": (bank.sign, (n - 2 * bank.planes,))}
+    agree(x, {"h0": (h0, (batch, n)), "U": (U, (n, x.shape[-1])), "b": (b, (n,)), **own})
 
 
 class Order:
     """The steps of a batch in the order of computation, ``(T, B, ·)``, whatever way it lies in memory.
+
+    Of packed sequences ``index`` are the rows, and ``places`` where they stand among the T · B.
 
     Packed sequences are padded with zeros: after their end, or with ``end`` before their beginning, so that all of
     them end together.
@@ -137,28 +133,35 @@ class Order:
         if batch_sizes is None:
             self.steps, self.batch = x.shape[:2]
             return
-        sizes = batch_sizes.to(x.device)
+        sizes = batch_sizes.cpu()
         self.steps, self.batch = len(sizes), int(sizes[0])
         starts = sizes.cumsum(0) - sizes
-        self.lengths = (sizes.unsqueeze(1) > torch.arange(self.batch, device=x.device)).sum(0)
-        k = torch.arange(self.steps, device=x.device).unsqueeze(1)
+        columns = torch.arange(self.batch, device="cpu")
+        lengths = (sizes.unsqueeze(1) > columns).sum(0)
+        k = torch.arange(self.steps, device="cpu").unsqueeze(1)
         if end:
-            k = k - (self.steps - self.lengths)
-        self.there = (k >= 0) & (k < self.lengths)
-        t = self.lengths - 1 - k if reverse else k.expand(-1, self.batch)
-        column = torch.arange(self.batch, device=x.device).expand_as(t)
-        self.index = (starts[t.clamp(0, self.steps - 1)] + column)[self.there]
+            k = k - (self.steps - lengths)
+        there = (k >= 0) & (k < lengths)
+        t = lengths - 1 - k if reverse else k.expand(-1, self.batch)
+        rows = (starts[t.clamp(0, self.steps - 1)] + columns)[there]
+        self.lengths, self.index = lengths.to(x.device), rows.to(x.device)
+        self.places = there.flatten().nonzero().squeeze(1).to(x.device)
 
     def steps_of(self, x: Tensor) -> Tensor:
         if not self.packed:
             return x.flip(0) if self.reverse else x
-        return x.new_zeros(self.steps, self.batch, x.shape[-1]).masked_scatter(self.there.unsqueeze(-1), x[self.index])
+        padded = x.new_zeros(self.steps * self.batch, x.shape[-1]).index_copy(0, self.places, x[self.index])
+        return padded.unflatten(0, (self.steps, self.batch))
 
     def rows_of(self, h: Tensor) -> Tensor:
         """The reverse of :meth:`steps_of`."""
         if not self.packed:
             return h.flip(0) if self.reverse else h
-        return h.new_empty(len(self.index), h.shape[-1]).index_copy(0, self.index, h[self.there])
+        return h.new_empty(len(self.index), h.shape[-1]).index_copy(0, self.index, self.kept(h))
+
+    def kept(self, h: Tensor) -> Tensor:
+        """The steps of packed sequences without the padding, in the order of computation: ``(N, ·)``."""
+        return h.flatten(0, 1)[self.places]
 
     def last_of(self, h: Tensor) -> Tensor:
         return h[self.lengths - 1, torch.arange(self.batch, device=h.device)] if self.packed else h[-1]

@@ -91,7 +91,7 @@ def _backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) -> list[T
     dz = turn * (turn.conj_physical() * bank.complex(g)).flip(0).cumsum(0).flip(0)
     turned = bank.power(1) * torch.cat([bank.complex(h0).unsqueeze(0), h[:-1]])  # R h_{t−1}; h_t − z_t if all is finite
     angles = (dz * turned.conj_physical()).imag
-    by_angle = (angles if not order.packed else angles[order.there]).flatten(0, -2).sum(0)[: bank.planes]
+    by_angle = (order.kept(angles) if order.packed else angles.flatten(0, -2)).sum(0)[: bank.planes]
     dh0 = bank.real(dz[0] * bank.power(-1))
     dz = order.rows_of(bank.real(dz))
     flat = dz.flatten(0, -2)
@@ -119,8 +119,6 @@ def _call(operands: Operands, x: Tensor, output: Tensor | None, h_n: Tensor) -> 
 
 def _kernel_forward(operands: Operands) -> tuple[Tensor, Tensor]:
     x, U = operands.x, operands.U
-    if operands.batch_sizes is not None:
-        native.check_sizes(operands.batch_sizes, x.shape[0])
     output, h_n = empty_states(x, operands.h0)
     if U.shape[1] > FUSED:
         x = output.copy_(F.linear(x, U, operands.b)) if output.numel() else output

@@ -35,8 +35,6 @@ from scornn.ops.rung import (
     recurrence_operator,
 )
 
-GATES = {"lstm": 4, "gru": 3, "goru": 3}
-
 
 def kernel(*arguments: Any, c0: Tensor | None = None) -> tuple[Tensor, ...]:
     """On the kernel, one layer in one direction: the states and the last of each sequence, of an LSTM also the last c.
@@ -45,18 +43,11 @@ def kernel(*arguments: Any, c0: Tensor | None = None) -> tuple[Tensor, ...]:
     ``goru`` for the activation: W ``(gn, n)`` and U ``(gn, m)``, where g is 4 of an LSTM and 3 of the others, and b
     ``(4n,)`` or None for zero. An LSTM also takes c0 ``(B, n)``.
     """
-    operands = Operands(*arguments)
-    x, (batch, n), rows = operands.x, operands.h0.shape, GATES[operands.activation] * operands.h0.shape[-1]
-    tensors = {"x": x, "h0": operands.h0, "c0": c0, "W": operands.W, "U": operands.U, "b": operands.b}
-    expected = ((*x.shape,), (batch, n), (batch, n), (rows, n), (rows, x.shape[-1]), (4 * n,))
-    for (name, t), shape in zip(tensors.items(), expected, strict=True):
-        if t is not None and (tuple(t.shape), t.dtype, t.device) != (shape, x.dtype, x.device):
-            raise ValueError(
-                f"expected {name} of shape {shape}, {x.dtype} on {x.device}; "
-                f"got {tuple(t.shape)}, {t.dtype} on {t.device}"
-            )
-    keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors.values())
-    output, h_n, c_n, _, _ = _operator(*tensors.values(), *operands[5:], keep)
+    x, h0, W, U, b, *settings = operands = Operands(*arguments)
+    native.check_shapes(operands, h0.shape[0], c0)
+    tensors = (x, h0, c0, W, U, b)
+    keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    output, h_n, c_n, _, _ = _operator(*tensors, *settings, keep)
     return (output, h_n) if c0 is None else (output, h_n, c_n)
 
 
@@ -96,8 +87,6 @@ def lstm_step(added: Tensor, h: Tensor, c: Tensor, W: Tensor) -> tuple[Tensor, T
 
 def _forward(*arguments: Any) -> tuple[Tensor, ...]:
     x, h0, c0, W, U, b, activation, batch_sizes, reverse, keep = arguments
-    if batch_sizes is not None:
-        native.check_sizes(batch_sizes, x.shape[0])
     output, h_n, c_n, every, gates = made = _empty_results(*arguments)
     kept = (every if c0 is not None else None, gates) if keep else (None, None)
     cells = native.Cells(c0, None if c0 is None else c_n, *kept)
@@ -185,6 +174,10 @@ def _goru_backward(incoming: Incoming, operands: Operands, output: Tensor, needs
     )
 
 
+RUNGS = (
+    Rung("native", kernel, native.RUNG.unavailable, native.RUNG.refuses),
+    Rung("naive", naive, opaque=False),
+)
 GORU_RUNGS = (
     Rung("native", _goru(kernel), native.RUNG.unavailable, native.RUNG.refuses),
     Rung("manual", recurrence_operator("goru", lambda operands: _goru(naive)(*operands), _goru_backward, "manual")),

@@ -8,6 +8,7 @@ results are the same bits from call to call.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -26,10 +27,13 @@ from scornn.ops.rung import (
     Needs,
     Operands,
     Rung,
+    agree,
     empty_states,
     recurrence_operator,
 )
 
+GATES = {"lstm": 4, "gru": 3, "goru": 3}
+"""How many times n rows W and U have; b has 4n of them all."""
 _SERIAL = 8e6  # floating-point operations under which handing work to another thread costs more than it saves
 
 
@@ -142,7 +146,7 @@ def _strides(tensor: Tensor) -> tuple[int, ...]:
     return tensor.stride() if tensor.dim() == 3 else (0, *tensor.stride())
 
 
-def check_sizes(batch_sizes: Tensor, rows: int) -> None:
+def _check_sizes(batch_sizes: Tensor, rows: int) -> None:
     if (
         batch_sizes.device.type != "cpu"
         or batch_sizes.dtype != torch.int64
@@ -169,6 +173,39 @@ class Cells(NamedTuple):
     gates: Tensor | None = None
 
 
+def _check(operands: Operands, head: Head | None, cells: Cells, mapped: bool) -> None:
+    """Raise where the arguments do not belong together: the kernel reads and writes as far as they say.
+
+    Here, since an exported or traced program has the operator alone, without what the layer checks before it.
+    """
+    x, h0, batch_sizes = operands.x, operands.h0, operands.batch_sizes
+    reason, dims = refuses(x), 3 if batch_sizes is None else 2
+    if reason is not None:
+        raise ValueError(f"the native kernel cannot run: {reason}")
+    if x.dim() != dims or 0 in (x.shape[0], x.shape[-1]) or h0.dim() != 2:
+        raise ValueError(
+            f"expected x with {dims} dimensions, one step and one input at least, and h0 with 2; "
+            f"got shapes {tuple(x.shape)} and {tuple(h0.shape)}"
+        )
+    if batch_sizes is not None:
+        _check_sizes(batch_sizes, x.shape[0])
+    check_shapes(operands, x.shape[1] if batch_sizes is None else int(batch_sizes[0]), cells.c0, mapped)
+    if head is not None:
+        agree(x, {"V": (head.V, (head.V.shape[0], h0.shape[1])), "c": (head.c, head.V.shape[:1])})
+
+
+def check_shapes(operands: Operands, batch: int, c0: Tensor | None = None, mapped: bool = False) -> None:
+    """Raise where a tensor has not the shape, dtype and device that x, the states and the activation ask for."""
+    x, h0, W, U, b, activation, *_ = operands
+    n, m = h0.shape[1], x.shape[-1]
+    rows = GATES.get(activation, 1) * n
+    biases = 4 * n if activation in GATES else n // 2 if activation == "complex_modrelu" else n
+    shapes = {"h0": (h0, (batch, n)), "c0": (c0, (batch, n)), "U": (U, (rows, m)), "b": (b, (biases,))}
+    if not mapped:
+        shapes["W"] = (W, (4, n) if activation == "bank" else (rows, n))
+    agree(x, shapes)
+
+
 class Call:
     """One call of the kernel: its arguments, and the tensors that must live as long as it runs."""
 
@@ -184,6 +221,7 @@ class Call:
         keep: object = None,
         flops: float | None = None,
     ) -> None:
+        _check(operands, head, cells or Cells(), map is not None)
         x, h0, W, U, b, activation, batch_sizes, reverse = operands
         x, batch_sizes = x.resolve_neg(), None if batch_sizes is None else batch_sizes.contiguous()
         V, c = (None, None) if head is None else head
@@ -207,7 +245,7 @@ class Call:
             *(address(t) for t in arrays),
             None if map is None else ctypes.pointer(map),
         )
-        flops = 2.0 * (x.numel() // m) * U.shape[0] * (n + m) if flops is None else flops
+        flops = 2.0 * math.prod(x.shape[:-1]) * U.shape[0] * (n + m) if flops is None else flops
         self.shards = _shards(batch, flops, batch_sizes)
 
     def forward(self) -> None:
@@ -259,8 +297,6 @@ class Call:
 
 def _forward(operands: Operands, head: Head | None = None) -> tuple[Tensor, ...]:
     x, h0 = operands.x, operands.h0
-    if operands.batch_sizes is not None:
-        check_sizes(operands.batch_sizes, x.shape[0])
     output, h_n = empty_states(x, h0)
     y = None if head is None else x.new_empty(*x.shape[:-1], head.V.shape[0])
     Call(operands, output, h_n, head, y).forward()

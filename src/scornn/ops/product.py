@@ -21,7 +21,7 @@ from scornn.ops.activations import ACTIVATIONS
 from scornn.ops.custom import register
 from scornn.ops.layout import Layout, States, complex_pairs
 from scornn.ops.manual import pull_back
-from scornn.ops.rung import Incoming, Operands, Rung, empty_states, no_second_derivative
+from scornn.ops.rung import Incoming, Operands, Rung, agree, empty_states, no_second_derivative
 
 CHUNK = 1 << 17  # numbers of the state held at a time by the gradient of the factors
 
@@ -108,11 +108,18 @@ def _call(arguments: Any, output: Tensor, h_n: Tensor | None) -> native.Call:
     """A pass of the kernel, which takes cosines and sines side by side."""
     x, h0, *given, U, b, name, activation, batch_sizes, reverse = arguments
     map, factors = find(name), _present(given)
+    n = map.units(h0.shape[-1])
     if map.layers is None:
         theta, v, permutation = factors
+        agree(x, {"phase": (theta, (3, n)), "reflection": (v, (2, n, 2))})
+        if permutation.dtype != torch.int64 or permutation.numel() != n:
+            raise ValueError(f"expected a permutation of {n} numbers in int64, got {permutation.dtype}")
         kind, layers, index, made = "fourier", 0, permutation.contiguous(), [_turns(theta), native.dense(v)]
     else:
-        places = map.layers(map.units(h0.shape[-1]))
+        places = map.layers(n)
+        angles = (sum(place.pairs for place in places),)
+        names = ("angle", "phase", "omega")
+        agree(x, dict(zip(names, zip(factors, (angles, angles, (n,)), strict=False), strict=False)))
         kind, layers, index = "rotations", len(places), torch.tensor(places, dtype=torch.int64)
         made = [_turns(angle) for angle in factors]
     addresses = (ctypes.c_void_p * 3)(*(t.data_ptr() for t in made))
@@ -126,9 +133,6 @@ def _turns(angle: Tensor) -> Tensor:
 
 
 def _kernel_forward(*arguments: Any) -> tuple[Tensor, ...]:
-    x, batch_sizes = arguments[0], arguments[-2]
-    if batch_sizes is not None:
-        native.check_sizes(batch_sizes, x.shape[0])
     output, h_n = empty_states(*arguments)
     _call(arguments, output, h_n).forward()
     return output, h_n

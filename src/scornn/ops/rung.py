@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -63,6 +63,19 @@ class Gradients(NamedTuple):
     b: Tensor | None
     V: Tensor | None = None
     c: Tensor | None = None
+
+
+def agree(x: Tensor, expected: Mapping[str, tuple[Tensor | None, tuple[int, ...]]]) -> None:
+    """Raise where a tensor has another shape than expected, or another dtype or device than x."""
+    given = {name: (tensor, shape) for name, (tensor, shape) in expected.items() if tensor is not None}
+    for name, (tensor, shape) in given.items():
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
+    for name, (tensor, _) in given.items():
+        if tensor.dtype != x.dtype or tensor.device != x.device:
+            raise ValueError(
+                f"x is {x.dtype} on {x.device}, but {name} is {tensor.dtype} on {tensor.device}; they must agree"
+            )
 
 
 Run = Callable[..., tuple[Tensor, ...]]

@@ -15,7 +15,7 @@ from torch import Tensor
 from scornn.functional import under_autocast
 from scornn.ops import manual, naive, native
 from scornn.ops.activations import ACTIVATIONS
-from scornn.ops.rung import Rung, choose
+from scornn.ops.rung import Rung, agree, choose
 
 RUNGS: tuple[Rung, ...] = (native.RUNG, manual.RUNG, naive.RUNG)
 """Fastest first: ``auto`` takes the first that runs."""
@@ -143,23 +143,15 @@ def check(
     """Raise where the arguments of the operator do not belong together."""
     if activation not in ACTIVATIONS:
         raise ValueError(f"unknown activation {activation!r}; expected one of {', '.join(ACTIVATIONS)}")
+    units = ACTIVATIONS[activation].units_per_bias
+    if U.dim() != 2 or 0 in U.shape or U.shape[0] % units:
+        even = ", n even" if units == 2 else ""
+        raise ValueError(f"expected U of shape (n, m){even}, got {tuple(U.shape)}")
     n, m = U.shape
     dims = 3 if batch_sizes is None else 2
     if x.dim() != dims or x.shape[-1] != m:
         raise ValueError(f"expected x with {dims} dimensions, the last of size {m}; got shape {tuple(x.shape)}")
     if x.shape[0] == 0:
         raise RuntimeError("Expected sequence length to be larger than 0")
-    expected: dict[str, tuple[int, ...]] = {
-        "h0": (x.shape[1] if batch_sizes is None else int(batch_sizes[0]), n),
-        "W": (n, n),
-    }
-    if b is not None:
-        expected["b"] = (n // ACTIVATIONS[activation].units_per_bias,)
-    for name, tensor in (("h0", h0), ("W", W), ("b", b)):
-        if tensor is not None and tuple(tensor.shape) != expected[name]:
-            raise ValueError(f"expected {name} of shape {expected[name]}, got {tuple(tensor.shape)}")
-    for name, tensor in (("h0", h0), ("W", W), ("U", U), ("b", b)):
-        if tensor is not None and (tensor.dtype != x.dtype or tensor.device != x.device):
-            raise ValueError(
-                f"x is {x.dtype} on {x.device}, but {name} is {tensor.dtype} on {tensor.device}; they must agree"
-            )
+    batch = x.shape[1] if batch_sizes is None else int(batch_sizes[0])
+    agree(x, {"h0": (h0, (batch, n)), "W": (W, (n, n)), "U": (U, (n, m)), "b": (b, (n // units,))})
