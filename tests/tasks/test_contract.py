@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -22,12 +23,13 @@ class Own(Task):
 
     def __init__(self, **changes: Any) -> None:
         self.changes = changes
-        for name in ("read", "goal", "splits", "headline"):
+        for name in ("input_size", "output_size", "read", "goal", "splits", "headline", "baseline"):
             if name in changes:
                 setattr(self, name, changes[name])
 
     def size(self, split: str) -> int:
-        return int(self.changes.get("size", 3))
+        result: int = self.changes.get("size", 3)
+        return result
 
     def batch_size(self, split: str) -> int:
         return 3
@@ -61,7 +63,16 @@ def test_one_that_keeps_it() -> None:
         ({"goal": "more"}, "goal = 'more'; expected one of max, min"),
         ({"splits": ("train",)}, "expected train and test among them"),
         ({"headline": "f1"}, r"measure\(\) has no f1; expected loss and the headline"),
-        ({"size": 0}, r"size\('train'\) is 0; expected at least 1"),
+        ({"size": 0}, r"size\('train'\) is 0, int; expected an int from 1 on"),
+        ({"size": np.int64(3)}, r"size\('train'\) is .*3.*, int64; expected an int from 1 on"),
+        ({"input_size": np.int64(1)}, r"input_size is .*1.*, int64; expected an int from 1 on"),
+        ({"baseline": np.float32(0.5)}, r"baseline is .*0\.5.*, float32; expected a finite float, or None"),
+        ({"baseline": torch.tensor(0.5)}, r"baseline is tensor\(0\.5.*\), Tensor; expected a finite float"),
+        ({"baseline": math.nan}, "baseline is nan, float; expected a finite float, or None"),
+        ({"baseline": "not there"}, "baseline is 'not there', str; expected a finite float, or None"),
+        ({"output_size": 3}, "output_size is 3, but its class says 2, which `scornn.load` would take"),
+        ({"inputs": torch.zeros(5, 3, 1, requires_grad=True)}, r"without a gradient; got .*detach\(\)"),
+        ({"loss": (torch.tensor(1.0), 3)}, r"loss\(\) has no gradient; expected a sum that depends on the outputs"),
         ({"batch": (1, 2)}, "expected a Batch; got tuple"),
         ({"inputs": torch.zeros(5, 3, 1).numpy()}, "tensors; got ndarray"),
         ({"inputs": torch.zeros(5, 3, 1).double()}, "inputs in torch.float32; got torch.float64"),

@@ -31,6 +31,8 @@ class Run:
     summary: dict[str, Any]
     rows: list[dict[str, Any]] = field(repr=False)
     notes: tuple[str, ...] = ()
+    told: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What runs of the same problem say of it, for one that has no summary yet."""
 
     @property
     def name(self) -> str:
@@ -51,15 +53,15 @@ class Run:
 
     @property
     def headline(self) -> str:
-        return str(self.summary.get("headline") or "loss")
+        return str(self._of_the_problem("headline") or "loss")
 
     @property
     def goal(self) -> str:
-        return "max" if self.summary.get("goal") == "max" else "min"
+        return "max" if self._of_the_problem("goal") == "max" else "min"
 
     @property
     def baseline(self) -> float | None:
-        return finite(self.summary.get("baseline"))
+        return finite(self._of_the_problem("baseline"))
 
     @property
     def finished(self) -> bool:
@@ -69,7 +71,11 @@ class Run:
     def evaluation(self) -> str:
         """The split that the run is judged on: test, or valid where there is no test."""
         present = {row.get("split") for row in self.rows} | set(self._final())
-        return next((split for split in ("test", "valid") if split in present), "train")
+        found = next((split for split in ("test", "valid") if split in present), None)
+        return found or str(self.told.get("evaluation", "train"))
+
+    def _of_the_problem(self, key: str) -> Any:
+        return self.summary.get(key, self.told.get(key))
 
     @property
     def has_average(self) -> bool:

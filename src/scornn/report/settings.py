@@ -7,7 +7,7 @@ but the seed. Colour and marker are the model's; settings that share them are to
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scornn.report.curves import Line
@@ -15,6 +15,8 @@ from scornn.report.models import label_and_about, look
 from scornn.report.runs import Run, finite, mapping
 from scornn.train.tables import set_values
 
+OF_A_BATCH = "first batch sha256"
+"""In the fingerprint of data that is taken from what a task gives, and not from files."""
 _PROBLEM = ("length", "permuted", "dataset", "corpus")
 _NOT_A_SETTING = (
     *("format", "seed", "name", "threads"),
@@ -76,17 +78,46 @@ def problems(runs: Sequence[Run]) -> list[Problem]:
     by_title: dict[str, dict[str, list[Run]]] = {}
     tasks: dict[str, int] = {}
     known = {(_title(run), run.config.get("data")): run.summary["data"] for run in runs if "data" in run.summary}
+    told = _told(runs)
     for run in runs:
         tasks.setdefault(run.task, len(tasks))
         title = _title(run)
         data = run.summary.get("data", known.get((title, run.config.get("data"))))
-        by_title.setdefault(title, {}).setdefault(_identity(run, data), []).append(run)
+        by_title.setdefault(title, {}).setdefault(_identity(run, data), []).append(replace(run, told=told[title]))
 
     def order(title: str) -> tuple[int, float]:
         run = next(iter(by_title[title].values()))[0]
         return tasks[run.task], finite(mapping(run.config.get("task")).get("length")) or 0.0
 
-    return [Problem(title, _settings(list(by_title[title].values()))) for title in sorted(by_title, key=order)]
+    return [
+        Problem(title, _settings([part for group in by_title[title].values() for part in _by_data(group)]))
+        for title in sorted(by_title, key=order)
+    ]
+
+
+def _told(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
+    """Of each problem what any of its runs says: the metric that people compare, the baseline, the split."""
+    found: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        facts = found.setdefault(_title(run), {})
+        for key in ("headline", "goal", "baseline"):
+            if key in run.summary:
+                facts.setdefault(key, run.summary[key])
+        if run.evaluation != "train":
+            facts.setdefault("evaluation", run.evaluation)
+    return found
+
+
+def _by_data(group: list[Run]) -> list[list[Run]]:
+    """Runs of one seed on different data are not seeds of one setting, and neither are the others beside them."""
+    known = [(json.dumps(run.config.get("seed")), json.dumps(run.summary.get("data"))) for run in group]
+    told = {pair for pair in known if pair[1] != "null"}
+    if len(told) == len({seed for seed, _ in told}):
+        return [group]
+    parts: dict[str, list[Run]] = {}
+    for run in group:
+        parts.setdefault(json.dumps(run.summary.get("data")), []).append(run)
+    return list(parts.values())
 
 
 def _settings(groups: list[list[Run]]) -> tuple[Setting, ...]:
@@ -134,11 +165,14 @@ def flatten(config: dict[str, Any]) -> dict[str, str]:
 
 
 def _identity(run: Run, data: object) -> str:
-    """All but the seed, with the fingerprint of the data in place of their folder where it is known."""
+    """All but the seed, with the fingerprint of the data in place of their folder, where it is known.
+
+    A fingerprint of the first batches tells nothing here: with another seed they are others, of the same data.
+    """
     if not run.config:
         return f"run {run.path}"
     setting = {key: value for key, value in run.config.items() if key not in _NOT_A_SETTING}
-    if data is not None:
+    if data is not None and OF_A_BATCH not in json.dumps(data):
         setting["data"] = data
     return json.dumps(flatten(setting), sort_keys=True)
 

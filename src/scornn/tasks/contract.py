@@ -1,5 +1,7 @@
 """What every task promises, looked at before a run is made and in each batch: one that breaks it is refused."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -20,11 +22,27 @@ def check(task: Task) -> None:
     for member, choices in _CHOICES.items():
         if (found := getattr(task, member, None)) not in choices:
             raise UsageError(f"the task {task.name}: {member} = {found!r}; expected one of {', '.join(choices)}")
+    for member in ("input_size", "output_size"):
+        if type(found := getattr(task, member, None)) is not int or found < 1:
+            raise UsageError(f"the task {task.name}: {member} is {_kind(found)}; expected an int from 1 on")
+    baseline = getattr(task, "baseline", "not there")
+    if baseline is not None and (not isinstance(baseline, int | float) or not math.isfinite(baseline)):
+        raise UsageError(f"the task {task.name}: baseline is {_kind(baseline)}; expected a finite float, or None")
     if not {"train", "test"} <= set(task.splits):
         raise UsageError(f"the task {task.name}: splits = {task.splits!r}; expected train and test among them")
     for split in task.splits:
         with faults_told(type(task), task.name, f"fails on its first batch of {split}"):
             _check_split(task, split)
+    for member in ("input_size", "output_size", "read", "headline", "goal"):
+        if (of_class := getattr(type(task), member, None)) is not None and of_class != getattr(task, member):
+            raise UsageError(
+                f"the task {task.name}: {member} is {getattr(task, member)!r}, but its class says {of_class!r}, which "
+                "`scornn.load` would take; leave it out of the class, or make a task of each"
+            )
+
+
+def _kind(found: object) -> str:
+    return f"{found!r}, {type(found).__name__}"
 
 
 def take(task: Task, split: str, epoch: int, step: int) -> Batch:
@@ -37,18 +55,22 @@ def take(task: Task, split: str, epoch: int, step: int) -> Batch:
 
 
 def _check_split(task: Task, split: str) -> None:
-    if (size := task.size(split)) < 1:
-        raise UsageError(f"the task {task.name}: size({split!r}) is {size}; expected at least 1")
+    for member in ("size", "batch_size"):
+        if type(size := getattr(task, member)(split)) is not int or size < 1:
+            raise UsageError(f"the task {task.name}: {member}({split!r}) is {_kind(size)}; expected an int from 1 on")
     batch = take(task, split, 0, 0)
     steps = batch.inputs.shape[:1] if task.read == "all" else ()
     if batch.inputs.shape[0] * batch.size * task.output_size > _MANY:
         batch = batch.shard(0, batch.size, task.read)
     outputs = torch.zeros(*steps, batch.size, task.output_size)
-    total, count = task.loss(outputs, batch)
+    with torch.enable_grad():
+        total, count = task.loss(outputs.clone().requires_grad_(), batch)
     if not isinstance(total, Tensor) or total.dim() or not count > 0:
         raise UsageError(
             f"the task {task.name}: loss() is {(total, count)!r}; expected a tensor, the sum, and its count"
         )
+    if not total.requires_grad:
+        raise UsageError(f"the task {task.name}: loss() has no gradient; expected a sum that depends on the outputs")
     metrics = task.measure(outputs, batch)
     if missing := {"loss", task.headline} - set(metrics):
         raise UsageError(
@@ -76,6 +98,8 @@ def _check_batch(task: Task, where: str, batch: Batch) -> None:
     for tensor in (batch.inputs, batch.targets):
         if not isinstance(tensor, Tensor):
             refuse("inputs and targets that are tensors", type(tensor).__name__)
+        if tensor.requires_grad:
+            refuse("inputs and targets without a gradient", "a tensor that requires one; detach() it")
     inputs, targets = batch.inputs, batch.targets
     if inputs.dtype != torch.float32:
         refuse("inputs in torch.float32", inputs.dtype)
