@@ -344,3 +344,11 @@ class TestSequenceModel:
     def test_refuses_another_reading(self) -> None:
         with pytest.raises(ValueError, match="'first'"):
             scornn.nn.SequenceModel(scornn.ScoRNN(3, 5), 2, read="first")  # type: ignore[arg-type]
+
+
+def test_rho_is_that_of_the_signs_that_are_there() -> None:
+    layer, other = scornn.ScoRNN(3, 8, rho=8), scornn.ScoRNN(3, 8, rho=1)
+    layer.load_state_dict(other.state_dict())
+    assert (layer.rho, scornn.ScoRNNCell.from_layer(layer).rho) == (1, 1)
+    assert "rho=1" in repr(layer)
+    assert scornn.ScoRNN(3, 8, device="meta").rho == 4

@@ -20,7 +20,7 @@ class _ScaledCayley(OrthogonalMatrix):
     """What layer and cell share: W = (I + A)⁻¹(I − A)D of each suffix, its start, and the way in."""
 
     signs = ("sign_hh",)
-    rho: int
+    _rho_at_start: int
     bandwidth: int | None
     nonlinearity: str
     input_scale: float = 0.01
@@ -29,7 +29,7 @@ class _ScaledCayley(OrthogonalMatrix):
     def _settings(self, nonlinearity: str, rho: int | None, bandwidth: int | None, backend: str) -> None:
         n = self.hidden_size
         self.nonlinearity = self.activation = check_choice("nonlinearity", nonlinearity, REAL)
-        self.rho = n // 2 if rho is None else check_rho(rho, n)
+        self._rho_at_start = n // 2 if rho is None else check_rho(rho, n)
         self.bandwidth = None if bandwidth is None else check_integer("bandwidth", bandwidth, 0, n - 1)
         self.backend = check_choice("backend", backend, self.BACKENDS)
 
@@ -45,7 +45,7 @@ class _ScaledCayley(OrthogonalMatrix):
         """Section 4.2 and the authors' program: rotations in A, the last rho signs −1, small U, b = 0."""
         n = self.hidden_size
         init.cayley_rotations_(self.tensor(f"skew_hh{suffix}"), n, self.bandwidth)
-        self.tensor(f"sign_hh{suffix}").fill_(1)[n - self.rho :] = -1
+        self.tensor(f"sign_hh{suffix}").fill_(1)[n - self._rho_at_start :] = -1
         nn.init.uniform_(self.tensor(f"weight_ih{suffix}"), -self.input_scale, self.input_scale)
         if self.bias:
             nn.init.constant_(self.tensor(self.bias_name(suffix)), self.bias_start)
@@ -95,16 +95,17 @@ class _ScaledCayley(OrthogonalMatrix):
             free.copy_(v)
         return fits
 
-    def _counted_rho(self) -> str:
+    @property
+    def rho(self) -> int | tuple[int, ...]:
         """The number of −1 in D, of each suffix where they differ; as asked for where D has no values."""
-        signs = [self._buffers[f"sign_hh{suffix}"] for suffix in self.suffixes()]
-        if any(D is None or not has_values(D) for D in signs):
-            return str(self.rho)
-        counts = [int((D < 0).sum()) for D in signs if D is not None]
-        return str(counts[0]) if len(set(counts)) == 1 else f"({', '.join(map(str, counts))})"
+        signs = [self._buffers.get(f"sign_hh{suffix}") for suffix in self.suffixes()]
+        counts = tuple(int((D < 0).sum()) for D in signs if D is not None and has_values(D))
+        if len(counts) < len(signs):
+            return self._rho_at_start
+        return counts[0] if len(set(counts)) == 1 else counts
 
     def _repr_settings(self) -> str:
-        text = f"rho={self._counted_rho()}" + (
+        text = f"rho={self.rho}" + (
             "" if self.nonlinearity == "modrelu" else f", nonlinearity={self.nonlinearity}"
         )
         return text + ("" if self.bandwidth is None else f", bandwidth={self.bandwidth}")
@@ -286,7 +287,7 @@ class ScoRNNCell(_ScaledCayley, RecurrentCell):
             layer.nonlinearity,
             U.device,
             U.dtype,
-            rho=layer.rho,
+            rho=layer._rho_at_start,
             bandwidth=layer.bandwidth,
             learn_h0=layer.learn_h0,
             backend=layer.backend,
