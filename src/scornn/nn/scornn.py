@@ -105,9 +105,7 @@ class _ScaledCayley(OrthogonalMatrix):
         return counts[0] if len(set(counts)) == 1 else counts
 
     def _repr_settings(self) -> str:
-        text = f"rho={self.rho}" + (
-            "" if self.nonlinearity == "modrelu" else f", nonlinearity={self.nonlinearity}"
-        )
+        text = f"rho={self.rho}" + ("" if self.nonlinearity == "modrelu" else f", nonlinearity={self.nonlinearity}")
         return text + ("" if self.bandwidth is None else f", bandwidth={self.bandwidth}")
 
 

@@ -1,14 +1,13 @@
 """The loop: steps, evaluations, checkpoints, and an end at a step boundary.
 
-All that the loop knows besides the engine is a :class:`Ledger` of plain values; a checkpoint is the engine's
-state and the ledger, and a run that goes on from it cannot be told from one that never stopped.
+All that the loop knows besides the engine is a :class:`~scornn.train.ledger.Ledger` of plain values; a checkpoint is
+the engine's state and the ledger, and a run that goes on from it cannot be told from one that never stopped.
 """
 
 import math
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from scornn import ops, plugins
@@ -19,11 +18,11 @@ from scornn.train import checkpoint, progress, provenance, state
 from scornn.train.config import Config, build, config_hash, differences, to_table
 from scornn.train.distributed import World
 from scornn.train.engine import Clock, Engine, Weights
+from scornn.train.ledger import Ledger, Metrics, Standing
 from scornn.train.progress import Figures, Silent
 from scornn.train.run import Run, label
 from scornn.train.signals import StopRequest
 
-Metrics = dict[str, float]
 _NOT_ORTHOGONAL = 1e-3
 """‖WᵀW − I‖_F of a constrained float32 W is about n·eps; past this something is wrong."""
 
@@ -45,53 +44,6 @@ def _config_of(saved: checkpoint.Checkpoint) -> Config:
         return build(saved.state["config"])
     except (UsageError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{saved.path}: its config cannot be read: {error}") from None
-
-
-@dataclass
-class Standing:
-    """The last and the best evaluations of one kind of weights, and the step whose checkpoint is kept as the best."""
-
-    final: dict[str, Metrics] = field(default_factory=dict)
-    best: dict[str, Any] | None = None
-    best_by_valid: dict[str, Any] | None = None
-    kept_best: int | None = None
-
-
-@dataclass
-class Ledger:
-    """Where a run stands."""
-
-    step: int = 0
-    window: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    """Sum and number of the losses since the last training line."""
-    evaluate: bool = False
-    """An evaluation is due at this step and has not been made."""
-    reached: bool = False
-    """``stop_when`` was fulfilled."""
-    seconds: float = 0.0
-    """In training steps; ``elapsed`` counts evaluations and checkpoints too."""
-    elapsed: float = 0.0
-    raw: Standing = field(default_factory=Standing)
-    average: Standing = field(default_factory=Standing)
-
-    def of(self, weights: Weights) -> Standing:
-        """The standing of the weights that are stepped, or of their average."""
-        return self.raw if weights == "raw" else self.average
-
-    def to_table(self) -> dict[str, Any]:
-        """What a checkpoint holds: the standing of the raw weights lies flat in it, as in version 0.1."""
-        table = asdict(self)
-        raw = table.pop("raw")
-        del raw["kept_best"]
-        return {**table, **raw}
-
-    @classmethod
-    def from_table(cls, table: Mapping[str, Any], kept_best: int | None) -> "Ledger":
-        """The ledger of a checkpoint, one of version 0.1 too."""
-        own = {f.name for f in fields(cls)} - {"raw", "average"}
-        raw = Standing(table["final"], table["best"], table["best_by_valid"], kept_best)
-        average = Standing(**table.get("average", {}))
-        return cls(**{key: value for key, value in table.items() if key in own}, raw=raw, average=average)
 
 
 class Trainer:

@@ -23,7 +23,8 @@ from scornn.nn.model import SequenceModel
 from scornn.train import checkpoint, progress, state
 from scornn.train.config import Config, to_table
 from scornn.train.engine import Weights
-from scornn.train.loop import Ledger, check_belongs
+from scornn.train.ledger import Ledger
+from scornn.train.loop import check_belongs
 from scornn.train.run import read_config, with_plugins
 
 FILE = "weights.safetensors"
