@@ -301,6 +301,15 @@ def test_figures_of_the_record(results: Path) -> None:
     assert "scoRNN" in (results / "README.md").read_text() or "scornn" in (results / "README.md").read_text()
 
 
+def test_the_figure_of_mnist_draws_of_each_network_the_papers_setting_and_the_best_beyond_it() -> None:
+    unpermuted, permuted = figures.panels(ITEMS["table-mnist"], collect(ROOT / "results"))
+    labels = [curve.label for curve in unpermuted.curves]
+    assert {"scoRNN n=170", "scoRNN n=170, averaged weights", "scoRNN n=170, rates held, then falling"} <= set(labels)
+    assert not {"scoRNN n=170, other rates", "scoRNN n=170, other rates, larger U"} & set(labels)
+    for panel in (unpermuted, permuted):
+        assert not [curve.label for curve in panel.curves if curve.line.average and curve.label.count(",") > 1]
+
+
 def test_the_readmes_pictures_are_legible_on_a_phone() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = re.findall(r"!\[[^]]*\]\((results/figures/[^)]+)\)", readme)

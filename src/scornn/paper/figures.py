@@ -24,6 +24,7 @@ _TITLES = {"mnist": "Unpermuted", "pmnist": "Permuted"}
 _PICTURED = ("fig-copying", "table-mnist")
 _NARROW = (4.25, 3.0)
 """Inches of a panel of the README."""
+AVERAGED = ", averaged weights"
 Reader = Callable[[Run, str], list[Any]]
 Variants = dict[str, dict[str, int]]
 """The number of each setting of a model, by the setting's label."""
@@ -127,14 +128,27 @@ def _loss(names: Sequence[str], results: Results, T: int, ylabel: str) -> Panel:
 
 
 def _accuracy(names: Sequence[str], results: Results) -> list[Panel]:
-    """All settings of scoRNN, and of each other model the best, as in the paper's figure."""
+    """The paper's settings of scoRNN, of those beyond it the best of each network, and of each other model the best.
+
+    Averaged weights are drawn of the paper's settings: of the others the table has them.
+    """
     panels = []
     variants: Variants = {}
     for task, title in _TITLES.items():
         shown: list[str] = []
         for model, own in _by_model(task, names, results).items():
-            shown += own if model == "scornn" else _best(own, results)
+            if model != "scornn":
+                shown += _best(own, results)
+                continue
+            shown += [name for name in own if not presets()[name].beyond]
+            sizes: dict[int | None, list[str]] = {}
+            for name in own:
+                if presets()[name].beyond:
+                    sizes.setdefault(presets()[name].parameters, []).append(name)
+            shown += [name for alike in sizes.values() for name in _best(alike, results)]
         drawn = _curves(shown, results, _accuracy_series, variants)
+        of_paper = {results.label(presets()[name]) for name in shown if not presets()[name].beyond}
+        drawn = [c for c in drawn if not c.line.average or c.label.removesuffix(AVERAGED) in of_paper]
         panels.append(Panel(title, drawn, "epoch", "test accuracy", "share"))
     return panels
 
@@ -215,7 +229,7 @@ def _curves(names: Sequence[str], results: Results, read: Reader, variants: Vari
                 continue
             settings = variants.setdefault(model, {})
             line = Line.of(look(model), settings.setdefault(said, len(settings)), average=weights == "average")
-            into.append(Curve(f"{said}, averaged weights" if line.average else said, members, line))
+            into.append(Curve(f"{said}{AVERAGED}" if line.average else said, members, line))
     return [*drawn, *averages]
 
 
