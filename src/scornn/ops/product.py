@@ -113,7 +113,8 @@ def _call(arguments: Any, output: Tensor, h_n: Tensor | None) -> native.Call:
         theta, v, permutation = factors
         agree(x, {"phase": (theta, (3, n)), "reflection": (v, (2, n, 2))})
         if permutation.dtype != torch.int64 or permutation.numel() != n:
-            raise ValueError(f"expected a permutation of {n} numbers in int64, got {permutation.dtype}")
+            found = f"{permutation.numel()} in {permutation.dtype}"
+            raise ValueError(f"expected a permutation of {n} numbers in int64, got {found}")
         kind, layers, index, made = "fourier", 0, permutation.contiguous(), [_turns(theta), native.dense(v)]
     else:
         places = map.layers(n)

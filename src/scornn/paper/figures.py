@@ -141,11 +141,11 @@ def _accuracy(names: Sequence[str], results: Results) -> list[Panel]:
                 shown += _best(own, results)
                 continue
             shown += [name for name in own if not presets()[name].beyond]
-            sizes: dict[int | None, list[str]] = {}
+            networks: dict[int | None, list[str]] = {}  # by their number of parameters
             for name in own:
                 if presets()[name].beyond:
-                    sizes.setdefault(presets()[name].parameters, []).append(name)
-            shown += [name for alike in sizes.values() for name in _best(alike, results)]
+                    networks.setdefault(presets()[name].parameters, []).append(name)
+            shown += [name for alike in networks.values() for name in _best(alike, results)]
         drawn = _curves(shown, results, _accuracy_series, variants)
         of_paper = {results.label(presets()[name]) for name in shown if not presets()[name].beyond}
         drawn = [c for c in drawn if not c.line.average or c.label.removesuffix(AVERAGED) in of_paper]

@@ -109,7 +109,7 @@ def _told(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 
 
 def _by_data(group: list[Run]) -> list[list[Run]]:
-    """Runs of one seed on different data are not seeds of one setting, and neither are the others beside them."""
+    """The group, or where one seed ran on different data a group for each: then nobody knows which data others had."""
     known = [(json.dumps(run.config.get("seed")), json.dumps(run.summary.get("data"))) for run in group]
     told = {pair for pair in known if pair[1] != "null"}
     if len(told) == len({seed for seed, _ in told}):

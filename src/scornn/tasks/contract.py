@@ -24,10 +24,10 @@ def check(task: Task) -> None:
             raise UsageError(f"the task {task.name}: {member} = {found!r}; expected one of {', '.join(choices)}")
     for member in ("input_size", "output_size"):
         if type(found := getattr(task, member, None)) is not int or found < 1:
-            raise UsageError(f"the task {task.name}: {member} is {_kind(found)}; expected an int from 1 on")
+            raise UsageError(f"the task {task.name}: {member} is {_typed(found)}; expected an int from 1 on")
     baseline = getattr(task, "baseline", "not there")
     if baseline is not None and (not isinstance(baseline, int | float) or not math.isfinite(baseline)):
-        raise UsageError(f"the task {task.name}: baseline is {_kind(baseline)}; expected a finite float, or None")
+        raise UsageError(f"the task {task.name}: baseline is {_typed(baseline)}; expected a finite float, or None")
     if not {"train", "test"} <= set(task.splits):
         raise UsageError(f"the task {task.name}: splits = {task.splits!r}; expected train and test among them")
     for split in task.splits:
@@ -41,7 +41,7 @@ def check(task: Task) -> None:
             )
 
 
-def _kind(found: object) -> str:
+def _typed(found: object) -> str:
     return f"{found!r}, {type(found).__name__}"
 
 
@@ -57,7 +57,7 @@ def take(task: Task, split: str, epoch: int, step: int) -> Batch:
 def _check_split(task: Task, split: str) -> None:
     for member in ("size", "batch_size"):
         if type(size := getattr(task, member)(split)) is not int or size < 1:
-            raise UsageError(f"the task {task.name}: {member}({split!r}) is {_kind(size)}; expected an int from 1 on")
+            raise UsageError(f"the task {task.name}: {member}({split!r}) is {_typed(size)}; expected an int from 1 on")
     batch = take(task, split, 0, 0)
     steps = batch.inputs.shape[:1] if task.read == "all" else ()
     if batch.inputs.shape[0] * batch.size * task.output_size > _MANY:
