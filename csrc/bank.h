@@ -4,7 +4,9 @@
 // swap exchanges the two units of a pair. In float32 they come in two parts, high and low, so that R is a rotation to
 // 2^-48 and the error after T steps is that of T roundings, not of T wrong angles.
 //
-// The backward pass walks back from h_n: p = h_t - z_t = R h_{t-1}, then h_{t-1} = R^T p. No state is kept for it.
+// The backward pass reads of the output the states before each chunk of steps and makes the others once more: there is
+// more memory to wait for than arithmetic. Walking back from h_n instead, h_{t-1} = R^T (h_t - z_t), would leave a
+// rounding of the largest later state on every earlier one.
 //
 // There is little arithmetic for each number of the output, and a block's rows of one step lie far from those of the
 // next: so each step asks for the memory of the next, which halved the time.
@@ -16,6 +18,7 @@ namespace SCORNN_ISA {
 
 constexpr i64 kStateBytes = 16384;  // the states of a block of rows stay in the first cache
 constexpr i64 kSumRows = 256;       // rows that are added up before their sum joins the total
+constexpr i64 kChunk = 16;          // steps whose states are made again together: they stay in the second cache
 
 template <class T> SCORNN_INLINE Vec<T> load_apart(const T *p, i64 stride, i64 count) {
     if (stride == 1) return load_first(p, count);
@@ -36,6 +39,7 @@ template <class T, int M> class Rotations {
         if (!flat(turn_, 4) || !flat(U_, m_) || !flat(b_, 1) || !flat(h_, most)) return SCORNN_OUT_OF_MEMORY;
         if (g_ && (!flat(carry_, most) || !flat(part_, 2 + m_) || !flat(total_, 2 + m_) || !flat(dx_, m_ / width_ + 1)))
             return SCORNN_OUT_OF_MEMORY;
+        if (g_ && !flat(chunk_, most * kChunk)) return SCORNN_OUT_OF_MEMORY;
         const T *W = static_cast<const T *>(s_.W), *U = static_cast<const T *>(s_.U), *b = static_cast<const T *>(s_.b);
         for (i64 k = 0; k < 4; ++k) std::memcpy(row(turn_, k), W + k * n_, n_ * sizeof(T));
         for (i64 i = 0; i < n_; ++i)
@@ -74,15 +78,25 @@ template <class T, int M> class Rotations {
         return z;
     }
 
+    SCORNN_INLINE Vec<T> next(const T *h, const T *x, i64 column) {
+        const Vec<T> v = load(h + column);
+        return turned(v, swap_pairs<T>(v), entering(x, column), column, false);
+    }
+
+    // The states of the sequences that begin at a step.
+    void start(const Block<T> &block, i64 begin, i64 index, T *h) {
+        const T *h0 = static_cast<const T *>(s_.h0);
+        for (i64 r = block.alive(index - 1); r < block.alive(index); ++r)
+            std::memcpy(h + r * width_, h0 + (begin + r) * n_, n_ * sizeof(T));
+    }
+
     void forward(i64 begin, i64 rows) {
         Block<T> block(s_, begin, rows);
-        const T *h0 = static_cast<const T *>(s_.h0);
         T *output = static_cast<T *>(s_.output), *h_n = static_cast<T *>(s_.h_n);
         for (i64 index = 0; index < s_.steps; ++index) {
             block.move_to(index);
             const i64 alive = block.alive(index);
-            for (i64 r = block.alive(index - 1); r < alive; ++r)  // sequences that begin here
-                std::memcpy(row(h_, r), h0 + (begin + r) * n_, n_ * sizeof(T));
+            start(block, begin, index, row(h_, 0));
             const T *x = block.find(s_.x, s_.x_stride);
             T *out = output + block.row() * n_;
             const i64 ahead = block.rows_to(index + 1) * n_;  // to what the next step writes, which is asked for now
@@ -90,10 +104,9 @@ template <class T, int M> class Rotations {
                 T *h = row(h_, r);
                 for (i64 column = 0; column < n_; column += kWidth<T>) {
                     __builtin_prefetch(out + ahead + column, 1, 2);
-                    const Vec<T> v = load(h + column);
-                    const Vec<T> next = turned(v, swap_pairs<T>(v), entering(x, column), column, false);
-                    store(h + column, next);
-                    store_first(out + column, next, n_ - column);
+                    const Vec<T> v = next(h, x, column);
+                    store(h + column, v);
+                    store_first(out + column, v, n_ - column);
                 }
             }
             for (i64 r = block.alive(index + 1); r < alive; ++r)  // sequences that end here
@@ -103,40 +116,64 @@ template <class T, int M> class Rotations {
 
     void backward(i64 begin, i64 rows) {
         Block<T> block(s_, begin, rows);
-        const T *h_n = static_cast<const T *>(s_.h_n), *dh_n = static_cast<const T *>(g_->h_n);
-        T *dx = static_cast<T *>(g_->x), *dh0 = static_cast<T *>(g_->h0);
-        const i64 *stride = g_->output_stride;
-        for (i64 index = s_.steps - 1; index >= 0; --index) {
-            block.move_to(index);
-            const i64 alive = block.alive(index);
-            for (i64 r = block.alive(index + 1); r < alive; ++r) {  // sequences that end here
-                std::memcpy(row(h_, r), h_n + (begin + r) * n_, n_ * sizeof(T));
-                if (dh_n) {
-                    std::memcpy(row(carry_, r), dh_n + (begin + r) * n_, n_ * sizeof(T));
-                } else {
-                    std::memset(row(carry_, r), 0, n_ * sizeof(T));
-                }
+        const i64 size = rows * width_;
+        for (i64 first = (s_.steps - 1) / kChunk * kChunk; first >= 0; first -= kChunk) {
+            const i64 end = smaller<i64>(first + kChunk, s_.steps);
+            T *h = row(chunk_, 0);  // the states before each step of the chunk
+            block.move_to(first);
+            const T *before = static_cast<const T *>(s_.output) + block.row_before() * n_;
+            for (i64 r = 0; r < smaller<i64>(block.alive(first - 1), block.alive(first)); ++r)
+                std::memcpy(h + r * width_, before + r * n_, n_ * sizeof(T));
+            start(block, begin, first, h);
+            for (i64 index = first; index + 1 < end; ++index, h += size) {
+                advance(block, index, h, h + size);
+                start(block, begin, index + 1, h + size);
             }
-            const T *x = block.find(s_.x, s_.x_stride);
-            const T *g = g_->output ? block.find(g_->output, stride) : nullptr;
-            T *dx_row = dx ? dx + block.row() * (M == 0 ? n_ : m_) : nullptr;
-            ahead_ = g_->output && stride[2] == 1 ? block.rows_to(index - 1) * stride[1] : 0;
-            for (i64 r = 0; r < alive; ++r) {
-                back_row(r, x, g, dx_row);
-                x += s_.x_stride[1];
-                if (g) g += stride[1];
-                if (dx_row) dx_row += M == 0 ? n_ : m_;
-                if (++summed_ == kSumRows) join();
-            }
-            for (i64 r = block.alive(index - 1); dh0 && r < alive; ++r)  // sequences that begin here
-                std::memcpy(dh0 + (begin + r) * n_, row(carry_, r), n_ * sizeof(T));
+            for (i64 index = end - 1; index >= first; --index, h -= size) back_step(block, begin, index, h);
         }
     }
 
-    // One row of one step: from h_t and what reaches it to h_{t-1} and what reaches that.
-    SCORNN_INLINE void back_row(i64 r, const T *x, const T *g_out, T *dx) {
+    // From the states before a step to those after it.
+    void advance(Block<T> &block, i64 index, const T *h, T *after) {
+        block.move_to(index);
+        const T *x = block.find(s_.x, s_.x_stride);
+        for (i64 r = 0; r < block.alive(index); ++r, h += width_, after += width_, x += s_.x_stride[1])
+            for (i64 column = 0; column < n_; column += kWidth<T>) store(after + column, next(h, x, column));
+    }
+
+    // One step back, from the states before it.
+    void back_step(Block<T> &block, i64 begin, i64 index, const T *h) {
+        const T *dh_n = static_cast<const T *>(g_->h_n);
+        T *dx = static_cast<T *>(g_->x), *dh0 = static_cast<T *>(g_->h0);
+        const i64 *stride = g_->output_stride;
+        block.move_to(index);
+        const i64 alive = block.alive(index);
+        for (i64 r = block.alive(index + 1); r < alive; ++r) {  // sequences that end here
+            if (dh_n) {
+                std::memcpy(row(carry_, r), dh_n + (begin + r) * n_, n_ * sizeof(T));
+            } else {
+                std::memset(row(carry_, r), 0, n_ * sizeof(T));
+            }
+        }
+        const T *x = block.find(s_.x, s_.x_stride);
+        const T *g = g_->output ? block.find(g_->output, stride) : nullptr;
+        T *dx_row = dx ? dx + block.row() * (M == 0 ? n_ : m_) : nullptr;
+        ahead_ = g_->output && stride[2] == 1 ? block.rows_to(index - 1) * stride[1] : 0;
+        for (i64 r = 0; r < alive; ++r, h += width_) {
+            back_row(r, h, x, g, dx_row);
+            x += s_.x_stride[1];
+            if (g) g += stride[1];
+            if (dx_row) dx_row += M == 0 ? n_ : m_;
+            if (++summed_ == kSumRows) join();
+        }
+        for (i64 r = block.alive(index - 1); dh0 && r < alive; ++r)  // sequences that begin here
+            std::memcpy(dh0 + (begin + r) * n_, row(carry_, r), n_ * sizeof(T));
+    }
+
+    // One row of one step: from h_{t-1} and what reaches h_t to what reaches h_{t-1}.
+    SCORNN_INLINE void back_row(i64 r, const T *h, const T *x, const T *g_out, T *dx) {
         const i64 stride = g_->output_stride[2];
-        T *h = row(h_, r), *carry = row(carry_, r), *by_angle = row(part_, 0), *by_bias = row(part_, 1);
+        T *carry = row(carry_, r), *by_angle = row(part_, 0), *by_bias = row(part_, 1);
         Vec<T> read[M > 0 ? M : 1] = {};
         if (M < 0) std::memset(row(dx_, 0), 0, inputs() * sizeof(T));
         for (i64 column = 0; column < n_; column += kWidth<T>) {
@@ -145,10 +182,9 @@ template <class T, int M> class Rotations {
                 __builtin_prefetch(g_out + ahead_ + column, 0, 2);
                 g += load_apart(g_out + column * stride, stride, n_ - column);
             }
-            const Vec<T> p = load(h + column) - entering(x, column), swapped = swap_pairs<T>(p);
-            store(h + column, turned(p, swapped, Vec<T>{}, column, true));
-            store(carry + column, turned(g, swap_pairs<T>(g), Vec<T>{}, column, true));
-            store(by_angle + column, load(by_angle + column) + g * swapped);
+            const Vec<T> back = turned(g, swap_pairs<T>(g), Vec<T>{}, column, true);
+            store(carry + column, back);
+            store(by_angle + column, load(by_angle + column) + back * swap_pairs<T>(load(h + column)));
             if (M == 0) {
                 if (dx) store_first(dx + column, g, n_ - column);
                 continue;
@@ -194,7 +230,7 @@ template <class T, int M> class Rotations {
     const scornn_gradients *g_;
     const i64 n_, m_, width_;
     i64 summed_ = 0, ahead_ = 0;  // ahead_: from a gradient of the output to that of the step before
-    Panels<T> turn_, U_, b_, h_, carry_, part_, total_, dx_;
+    Panels<T> turn_, U_, b_, h_, carry_, part_, total_, dx_, chunk_;
 };
 
 template <class T> int run_rotations(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {

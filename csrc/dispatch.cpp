@@ -136,7 +136,7 @@ bool sizes_fit(const scornn_sequence &s) {
 // Whether every array is there that the call reads or writes.
 bool arrays_there(const scornn_sequence &s, const scornn_gradients *g) {
     const bool lstm = s.activation == SCORNN_LSTM, gated = s.activation >= SCORNN_LSTM, forward = !g;
-    if (s.activation == SCORNN_BANK) return s.x && s.h0 && s.W && s.h_n && (!forward || s.output);
+    if (s.activation == SCORNN_BANK) return s.x && s.h0 && s.W && s.output && (!forward || s.h_n);
     if (!s.x || !s.h0 || (!s.W && !s.map) || !s.U || !s.output || (forward && !s.h_n)) return false;
     if (forward && s.heads > 0 && (!s.V || !s.c || !s.y)) return false;
     if (g && s.heads > 0 && g->y && !s.V) return false;

@@ -17,8 +17,8 @@
  *
  * A bank of rotations turns the units 2j and 2j + 1 together and has no matrix: W (4, n) holds cos and (-sin, sin) by
  * unit, and what float32 cut off from both, and U may be NULL: then x_t is what enters the state, and m is n. The
- * gradient of W is (n,), the sum of g swap(R h) by unit, whose difference in a pair is that of the angle. backward reads
- * h_n and no output, and may write the gradient of x over x.
+ * gradient of W is (n,), the sum of (R^T g) swap(h) by unit, whose difference in a pair is that of the angle. backward
+ * reads of the output the states before every 16th step, and may write the gradient of x over x.
  *
  * Every call is single-threaded and touches only the batch rows [row_begin, row_end): sequences are independent, so a
  * caller gives disjoint shards to as many threads as it likes. No state is kept between calls. Inside a call numbers

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch import Tensor
 
 import scornn
 from scornn.cli import main
@@ -224,6 +226,22 @@ def test_a_file_that_differs_gets_no_name(run: Path, tmp_path: Path, monkeypatch
     other = scornn.load(run, weights="average")
     monkeypatch.setattr(write, "_content", lambda *_: write.stored_weights.to_bytes(other.stored))
     with pytest.raises(ScornnError, match="safetensors file differs from the network by"):
+        scornn.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_file_that_gives_nan_gets_no_name(
+    place: int, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(path: Path) -> dict[str, Tensor]:
+        found = load_file(path)
+        found[sorted(found)[place]].fill_(float("nan"))
+        return found
+
+    network = scornn.load(run)
+    monkeypatch.setattr(write, "load_file", damaged)
+    with pytest.raises(ScornnError, match="safetensors file differs from the network by nan"):
         scornn.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
     assert list(tmp_path.iterdir()) == []
 

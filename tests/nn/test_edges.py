@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call, vmap
 from torch.nn.utils import parametrize, prune
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
+from torch.utils.checkpoint import checkpoint
 
 import scornn
 from scornn.nn import MODELS, DenseRecurrentLayer, SequenceModel, build
@@ -154,6 +155,17 @@ class TestCached:
             thread.join()
             layer(x)
         assert count.made == 3
+
+    @pytest.mark.parametrize("reentrant", [False, True])
+    def test_gradient_checkpointing_inside(self, reentrant: bool) -> None:
+        layer, x = scornn.ScoRNN(3, 8), torch.randn(5, 2, 3, requires_grad=True)
+        (layer(x)[0].square().sum() + layer(2 * x)[0].square().sum()).backward()
+        expected = [p.grad for p in layer.parameters()]
+        layer.zero_grad()
+        with scornn.cached():
+            runs = [checkpoint(layer, factor * x, use_reentrant=reentrant)[0] for factor in (1, 2)]
+            (runs[0].square().sum() + runs[1].square().sum()).backward()
+        torch.testing.assert_close([p.grad for p in layer.parameters()], expected)
 
     def test_training_inside(self) -> None:
         layer, x = scornn.ScoRNN(3, 8), torch.randn(5, 2, 3)
@@ -462,6 +474,19 @@ class TestLastStateAlone:
         assert seen == ["last", True]
 
 
+@pytest.mark.parametrize("kind", ["forward", "forward_pre", "full_backward", "full_backward_pre"])
+def test_hooks_of_all_modules_see_the_head(kind: str) -> None:
+    model, x = SequenceModel(scornn.ScoRNN(3, 8), 4), torch.randn(5, 2, 3, requires_grad=True)
+    seen: list[nn.Module] = []
+    register = getattr(torch.nn.modules.module, f"register_module_{kind}_hook")
+    handle = register(lambda module, *_: seen.append(module))
+    try:
+        model(x).sum().backward()
+    finally:
+        handle.remove()
+    assert {model.layer, model.head} <= set(seen)
+
+
 @names
 @pytest.mark.parametrize("batch", [2, 4])
 def test_packed_inputs_refuse_a_state_of_another_batch(name: str, batch: int) -> None:
@@ -550,6 +575,15 @@ def test_what_a_sequence_model_does_not_take_is_named() -> None:
 def test_an_option_that_is_no_number_is_named(name: str, option: str, wrong: Any) -> None:
     with pytest.raises(ValueError, match=option):
         build(name, 3, 8, **{option: wrong})
+
+
+def test_a_parametrization_on_the_meta_device() -> None:
+    linear: Any = scornn.parametrizations.scaled_cayley(nn.Linear(4, 4, device="meta"), rho=1)
+    assert linear.weight.is_meta
+    assert linear.parametrizations.weight.original.shape == (6,)
+    loaded: Any = scornn.parametrizations.scaled_cayley(nn.Linear(4, 4), rho=3)
+    linear.load_state_dict(loaded.state_dict(), assign=True)
+    assert torch.equal(linear.weight, loaded.weight)
 
 
 @pytest.mark.parametrize("rho", [True, 2.5, "3"])

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 import scornn
 from scornn.nn import LinearMemory, ScoRNN, SequenceModel, SpectralRNN
-from scornn.nn.linear_memory import convolution_pays, schur
+from scornn.nn.linear_memory import RANGE, convolution_pays, schur
 
 F64 = torch.float64
 
@@ -180,6 +180,39 @@ def test_what_is_not_finite_stays_in_its_step_and_after() -> None:
     assert y[:1990].isfinite().all()
     assert y[:, 1:].isfinite().all()
     assert y[1990:, 0].isnan().all()
+
+
+@pytest.mark.parametrize("before", ["inputs", "state"])
+@pytest.mark.parametrize("scale", [1e2, 1e4, 1e8])
+def test_a_large_step_leaves_the_outputs_before_it(scale: float, before: str) -> None:
+    """A transform's rounding is that of the largest step: such a sequence is read after the scan."""
+    layer, head = LinearMemory(1, 256), (torch.randn(1, 256), torch.zeros(1))
+    assert convolution_pays(800, 32, 1, 256, 1)
+    x, h0 = torch.randn(800, 32, 1), torch.zeros(1, 32, 256)
+    if before == "state":
+        x[:600, 3], h0[:, 3] = 0, torch.randn(256) / 10
+    x[600, 3] = scale
+    y, h_n = layer(x, h0, head=head)
+    y[:500].square().mean().backward()
+    exact = LinearMemory(1, 256, backend="manual", dtype=F64)
+    exact.load_state_dict(layer.state_dict())
+    expected, last = exact(x.double(), h0.double(), head=(head[0].double(), head[1].double()))
+    expected[:500].square().mean().backward()
+    error = (y[:500] - expected[:500]).norm(dim=0) / expected[:500].norm(dim=0)
+    # Only the smallest is within RANGE and read by a convolution, whose error may be so much larger than the scan's.
+    assert error.max() < (2 * RANGE * torch.finfo(torch.float32).eps if scale == 1e2 else 5e-6)
+    assert (h_n - last).norm() < 1e-5 * last.norm()
+    for found, wanted in zip(layer.parameters(), exact.parameters(), strict=True):
+        assert (found.grad - wanted.grad).norm() < 2e-5 * wanted.grad.norm()
+
+
+def test_sparse_and_faint_inputs_are_still_read_by_a_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, head = LinearMemory(1, 256), (torch.randn(1, 256), torch.zeros(1))
+    x = torch.zeros(2000, 8, 1)
+    x[1500, 1], x[:, 2], x[700:, 3], x[0, 4], x[30, 4] = 1e8, 1, 1, 1 / 255, 1
+    assert convolution_pays(2000, 8, 1, 256, 1)
+    monkeypatch.setattr("scornn.nn.linear_memory.every_state", None)
+    assert layer(x, head=head)[0].isfinite().all()
 
 
 def test_a_start_on_another_device_than_the_default_one() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from scornn import optim, tasks
 from scornn.nn import MODELS, SequenceModel, build
@@ -197,6 +199,25 @@ def test_the_base_moves_every_k_training_forwards_and_only_there() -> None:
     for bad in (0, 2.5, True):
         with pytest.raises(ValueError, match="rebase_every"):
             build("dtriv", 3, 5, rebase_every=bad)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_the_base_moves_as_often_with_gradient_checkpointing(reentrant: bool) -> None:
+    """What makes the states again in backward is no second training forward."""
+    plain: Any = build("dtriv", 3, 5, rebase_every=3)
+    layer: Any = copy.deepcopy(plain)
+    moves: dict[Any, list[bool]] = {plain: [], layer: []}
+    for _ in range(8):
+        x = torch.randn(4, 2, 3, requires_grad=True)
+        for one, seen in moves.items():
+            with torch.no_grad():
+                one.skew_hh_l0.fill_(0.1)
+            output = one(x)[0] if one is plain else checkpoint(lambda x: layer(x)[0], x, use_reentrant=reentrant)
+            output.square().sum().backward()
+            seen.append(not one.skew_hh_l0.any())
+        assert int(plain.forwards) == int(layer.forwards)
+    assert moves[plain] == moves[layer]
+    assert sum(moves[plain]) == 2
 
 
 def test_rebasing_resumes_bit_by_bit() -> None:

@@ -58,15 +58,15 @@ def test_every_state(T: int, B: int, m: int, n: int, signs: int, reverse: bool, 
 @pytest.mark.parametrize("backend", RUNGS)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("m", [1, 2, 10])
-def test_packed(m: int, reverse: bool, backend: str) -> None:
+@pytest.mark.parametrize("sizes", [[5, 4, 4, 2, 1, 1], [5] * 7 + [4] * 9 + [3] * 2 + [2] * 14 + [1]])
+def test_packed(sizes: list[int], m: int, reverse: bool, backend: str) -> None:
     _, h0, bank, U, b = operands(1, 5, m, 7, 1, True)
-    sizes = torch.tensor([5, 4, 4, 2, 1, 1])
-    x = torch.randn(17, m, dtype=F64, requires_grad=True)
-    given = (x, h0, bank, U, b)
-    run = lambda name: bank_scan.every_state(*given, sizes, reverse, name)  # noqa: E731
+    x = torch.randn(sum(sizes), m, dtype=F64, requires_grad=True)
+    given, batch_sizes = (x, h0, bank, U, b), torch.tensor(sizes)
+    run = lambda name: bank_scan.every_state(*given, batch_sizes, reverse, name)  # noqa: E731
     expected = gradients(run("naive"), given)
     compare(gradients(run(backend), given), expected)
-    last = (last_state(*given, sizes, reverse),)
+    last = (last_state(*given, batch_sizes, reverse),)
     compare(gradients(last, given), gradients(run("naive")[1:], given))
 
 
@@ -113,8 +113,32 @@ def test_rounding_after_ten_thousand_steps(way: str) -> None:
     assert error < 5 * T**0.5 * torch.finfo(torch.float32).eps
 
 
-@pytest.mark.skipif("native" not in RUNGS, reason="no kernel")
-def test_wrong_batch_sizes_are_refused() -> None:
-    _, h0, bank, U, b = operands(1, 2, 1, 4, 0, False)
+@pytest.mark.parametrize("backend", RUNGS)
+@pytest.mark.parametrize("m", [1, 3, 10])
+@pytest.mark.parametrize("scale", [1.0, 1e4, 1e8])
+def test_a_later_step_changes_no_earlier_gradient(scale: float, m: int, backend: str) -> None:
+    """However large it is: a loss on the first 100 states has the gradient that they alone have."""
+    torch.manual_seed(0)
+    x, h0, U, angle = torch.randn(200, 2, m), torch.zeros(2, 32), torch.rand(32, m) - 0.5, torch.rand(16) * 3
+    x[150] *= scale
+
+    def by_angle(dtype: torch.dtype, steps: int, name: str) -> Tensor:
+        bank = Bank(angle.to(dtype).requires_grad_(), torch.zeros(0, dtype=dtype))
+        given = (x[:steps].to(dtype), h0.to(dtype), bank, U.to(dtype), None)
+        output, _ = bank_scan.every_state(*given, None, False, name)
+        output[:100].square().mean().backward()
+        assert bank.angle.grad is not None
+        return bank.angle.grad.double()
+
+    expected = by_angle(F64, 100, "naive")
+    found = by_angle(torch.float32, 200, backend)
+    assert (found - expected).norm() < 2e-6 * expected.norm()
+
+
+@pytest.mark.parametrize("way", [*RUNGS, "naive", "last"])
+@pytest.mark.parametrize("sizes", [[2, 1, 3], [2, 1], [3, 2], [3, 3, 0], [3, 4, -1]])
+def test_wrong_batch_sizes_are_refused(sizes: list[int], way: str) -> None:
+    _, h0, bank, U, b = operands(1, sizes[0], 1, 4, 0, False)
+    given = (torch.zeros(6, 1, dtype=F64), h0, bank, U, b, torch.tensor(sizes), False)
     with pytest.raises(ValueError, match="batch_sizes of a PackedSequence"):
-        bank_scan.every_state(torch.zeros(3, 1, dtype=F64), h0[:1], bank, U, b, torch.tensor([1, 2]), False, "native")
+        last_state(*given) if way == "last" else bank_scan.every_state(*given, way)

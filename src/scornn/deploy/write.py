@@ -207,7 +207,8 @@ def _compare(network: Network, content: bytes, kind: str) -> float:
         found = load_file(got)
     if found.keys() != expected.keys() or any(found[name].shape != expected[name].shape for name in expected):
         raise ScornnError(f"the {kind} file gives outputs of other shapes than the network; nothing was written")
-    error = max(float((found[k] - t).abs().max() / t.abs().max().clamp(min=1)) for k, t in expected.items())
+    errors = [((found[k] - t).abs().max() / t.abs().max().clamp(min=1)).double() for k, t in expected.items()]
+    error = float(torch.stack(errors).max())  # Python's max would lose a NaN
     if not error <= TOLERANCE:
         raise ScornnError(f"the {kind} file differs from the network by {error:.2g}, expected at most {TOLERANCE}")
     return error

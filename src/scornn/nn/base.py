@@ -17,6 +17,7 @@ from scornn.nn.caching import once
 from scornn.nn.checks import is_sharded, precise
 from scornn.nn.layer import Head, RecurrentLayer
 from scornn.nn.recurrent import Recurrent
+from scornn.ops.activations import ACTIVATIONS
 
 
 class RecurrentMatrix(Recurrent):
@@ -167,7 +168,7 @@ class DenseRecurrentLayer(RecurrentMatrix, RecurrentLayer):
 
     def reads_in_one_pass(self) -> bool:
         """Whether :meth:`run` is the sequence operator, and a head reads the states as they are."""
-        return self.readout_stride == 1
+        return self.kind in ACTIVATIONS and self.readout_stride == 1
 
     def _settings_of(self, batch_sizes: Tensor | None, reverse: bool) -> dict[str, Any]:
         order = {"batch_sizes": batch_sizes, "reverse": reverse}

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scornn.ops.custom import under_transform
+from scornn.ops.custom import in_backward, in_hooks, under_transform
 
 
 class _Scope:
@@ -34,8 +34,9 @@ def cached() -> Iterator[None]:
 
     A W is made anew where a number of the layer has changed, a parameter or buffer was replaced, frozen or thawed, and
     apart for each of: gradients recorded, not recorded, inference mode. It is not kept under ``torch.func``'s
-    transforms, in ``torch.compile`` or under fake tensors. Where gradients are recorded, W and its graph are shared
-    by the forwards inside: call backward once for all of them, or with ``retain_graph=True``.
+    transforms, in ``torch.compile``, under fake tensors or in gradient checkpointing. Where gradients are recorded, W
+    and its graph are shared by the forwards inside: call backward once for all of them, or with
+    ``retain_graph=True``.
 
     Example:
         >>> layer, h = scornn.ScoRNN(3, 8).eval(), None
@@ -62,6 +63,8 @@ def once(module: nn.Module, suffix: str, make: Callable[[str], Tensor]) -> Tenso
         return make(suffix)
     scope = _scope.get()
     if scope is None or not scope.open or under_transform() or torch._C._len_torch_dispatch_stack():
+        return make(suffix)
+    if torch.is_grad_enabled() and (in_hooks() or in_backward()):  # each call of a checkpoint saves all of its tensors
         return make(suffix)
     key = (module, suffix, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
     tensors = [*module.parameters(), *module.buffers()]

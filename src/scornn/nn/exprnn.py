@@ -11,7 +11,7 @@ from scornn.nn.base import OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice, check_integer, has_values, precise
 from scornn.ops.activations import REAL
-from scornn.ops.custom import under_transform
+from scornn.ops.custom import in_backward, in_hooks, under_transform
 from scornn.ops.exponential import skew_exponential
 
 STARTS = {"henaff": init.rotation_angles_, "cayley": init.cayley_rotations_}
@@ -109,8 +109,9 @@ class DTriv(ExpRNN):
     Near A = 0 the gradient in A is the one on the manifold, so moving the base keeps the map from bending the steps.
     Moving it changes neither W nor the outputs, beyond rounding. It happens by itself at the start of every K-th
     forward in training mode with gradients enabled, counted in a buffer, so a run that resumes from a checkpoint moves
-    it at the same steps; or whenever :meth:`rebase` is called. Inside ``torch.compile`` and torch.func's transforms
-    it is up to the caller. A forward from before a move still has its gradient, at the A that it had.
+    it at the same steps; or whenever :meth:`rebase` is called. Gradient checkpointing, which calls a forward again,
+    counts it once. Inside ``torch.compile`` and torch.func's transforms it is up to the caller. A forward from before
+    a move still has its gradient, at the A that it had.
 
     Starts with B = the start of :class:`ExpRNN` and A = 0. Deviation: each new base is made orthogonal to rounding by
     one Newton–Schulz step in float64, where the authors' program projects by an SVD after some dozens of moves.
@@ -193,7 +194,7 @@ class DTriv(ExpRNN):
             self._require_own_parameters(suffix, "the base of a DTriv cannot move", advice, advice)
 
     def before_forward(self) -> None:
-        apart = torch.compiler.is_compiling() or under_transform()
+        apart = torch.compiler.is_compiling() or under_transform() or (in_backward() and in_hooks())
         counts = self.training and torch.is_grad_enabled() and not apart
         if counts and self.rebase_every is not None and has_values(self.forwards):
             self._require_own_A()

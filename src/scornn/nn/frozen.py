@@ -99,7 +99,7 @@ class FrozenLayer(DenseRecurrentLayer):
         return []
 
     def reads_in_one_pass(self) -> bool:
-        return super().reads_in_one_pass() and self.kind in ACTIVATIONS and not self.plain
+        return super().reads_in_one_pass() and not self.plain
 
     def run(self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Any]:
         # One frame is done before a call of the kernel has begun.

@@ -126,9 +126,6 @@ class GORU(OrthogonalRecurrentLayer):
         nothing = U.new_zeros(self.hidden_size)
         return torch.cat([self.tensor(f"weight_gates{suffix}"), W]), U, None if b is None else torch.cat([b, nothing])
 
-    def reads_in_one_pass(self) -> bool:
-        return False
-
     def extra_repr(self) -> str:
         layers = f"capacity={self.capacity}" if self.style == "tunable" else f"style={self.style}"
         return f"{super().extra_repr()}, {layers}"

@@ -22,6 +22,9 @@ from scornn.ops.bank_scan import FUSED, every_state
 from scornn.ops.custom import under_transform
 
 STARTS = ("uniform", "spaced", "cayley")
+RANGE = 256
+"""How many times larger than its beginning a sequence may become and be read by a convolution, whose rounding is that
+of the largest step at all steps. Pixels of eight bits may."""
 
 
 @model(
@@ -166,10 +169,17 @@ class LinearMemory(OrthogonalRecurrentLayer):
     ) -> tuple[Tensor, Tensor]:
         convolve = self.backend == "auto" and batch_sizes is None and not reverse and x.dtype.itemsize >= 4
         pays = convolve and convolution_pays(len(x), x.shape[1], x.shape[2], *reversed(head[0].shape))
-        if not pays or not _may_be_finite(x):  # a transform spreads what is not finite over all steps
+        weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
+        even = _even(x, h0, *weights[1:]) if pays else x.new_zeros((), dtype=torch.bool)
+        if even is not None and not even.any():
             return super().run_and_read(suffix, x, h0, batch_sizes, reverse, head)
+        if even is not None and not even.all():
+            apart = even, ~even
+            parts = [self.run_and_read(suffix, x[:, some], h0[some], None, False, head) for some in apart]
+            back = torch.cat([some.nonzero().squeeze(1) for some in apart]).argsort()
+            y, h_n = (torch.cat(both, -2)[..., back, :] for both in zip(*parts, strict=True))
+            return y, h_n
         with full_precision(x):
-            weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
             return read_every_state(x, h0, *weights, *head)
 
     def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
@@ -181,9 +191,6 @@ class LinearMemory(OrthogonalRecurrentLayer):
             with full_precision(x):
                 last.append(last_state(x, h0, *weights, batch_sizes, reverse))
         return (torch.stack(last),)
-
-    def reads_in_one_pass(self) -> bool:
-        return False
 
     def to_scornn(self) -> ScoRNN:
         """The :class:`~scornn.nn.ScoRNN` with W = R and no activation: the same states (constructive Theorem 3.1).
@@ -279,8 +286,19 @@ def schur(W: Tensor) -> tuple[Bank, Tensor]:
     return Bank(S.new_tensor(angles), signs), Q[:, planes + [unit for _, unit in rest]]
 
 
-def _may_be_finite(x: Tensor) -> bool:
-    return torch.compiler.is_compiling() or x.is_meta or under_transform() or bool(x.isfinite().all())
+@torch.no_grad()
+def _even(x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None) -> Tensor | None:
+    """Which sequences are finite and, from the first step that is not zero, within RANGE; None where nobody can know.
+
+    A step counts by what it may add to a unit, the first one with the state before it.
+    """
+    if torch.compiler.is_compiling() or x.is_meta or under_transform():
+        return None
+    size = x.abs() @ U.abs().amax(0) + (0 if b is None else b.abs().max())
+    size[0] += h0.abs().amax(-1)
+    first = size.gather(0, (size != 0).byte().argmax(0, keepdim=True))[0]
+    largest = size.amax(0)
+    return (largest <= RANGE * first) & largest.isfinite()
 
 
 def convolution_pays(steps: int, batch: int, inputs: int, hidden: int, outputs: int) -> bool:

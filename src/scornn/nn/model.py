@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from scornn.nn.checks import check_sizes
@@ -16,7 +17,7 @@ from scornn.nn.layer import RecurrentLayer
 def _is_watched(module: nn.Module) -> bool:
     """Whether its forward is watched, or replaced on the module itself, as by accelerate."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(hooks) or "forward" in vars(module)
+    return any(hooks) or bool(_has_any_global_hook()) or "forward" in vars(module)
 
 
 def checked_lengths(inputs: Tensor, lengths: Tensor | Sequence[int]) -> Tensor:

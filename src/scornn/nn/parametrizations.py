@@ -34,6 +34,8 @@ class ScaledCayley(nn.Module):
         n = self.sign.numel()
         if tuple(W.shape) != (n, n):
             raise ValueError(f"expected an orthogonal matrix of shape {(n, n)}, got {tuple(W.shape)}")
+        if W.is_meta:
+            return W.new_empty(n * (n - 1) // 2)
         A, D = functional.inverse_scaled_cayley(W.detach().cpu())
         self.sign.copy_(D)
         row, column = functional.skew_indices(n, device=A.device)

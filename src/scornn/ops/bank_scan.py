@@ -2,9 +2,9 @@
 
 ``naive`` is the loop with the dense R and defines the operator. ``manual`` is PyTorch: as R is a turn, the sum runs in
 the turning frame, h_t = e^{i(t+1)θ}(h_0 + Σ_{s≤t} e^{−i(s+1)θ} z_s), and so does the gradient, backwards. ``native`` is
-the kernel (``csrc/bank.h``), whose backward pass walks back from the last state with R⁻¹ = Rᵀ and keeps no other. U and
-b are the kernel's where there are few inputs; otherwise z = Ux + b is one product beforehand, and the gradients of U
-and x are products afterwards.
+the kernel (``csrc/bank.h``), whose backward pass reads few of the states and makes the others again. U and b are the
+kernel's where there are few inputs; otherwise z = Ux + b is one product beforehand, and the gradients of U and x are
+products afterwards.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _forward(operands: Operands) -> tuple[Tensor, Tensor]:
     return order.rows_of(states), order.last_of(states).clone()
 
 
-def _backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) -> list[Tensor | None]:
+def _backward(grads: Any, kept: Any, operands: Operands, needs: Any) -> list[Tensor | None]:
     g_output, g_h_n = grads
     x, h0, U = operands.x, operands.h0, operands.U
     bank, order, h = _states(operands)
@@ -105,7 +105,7 @@ def _backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) -> list[T
     ]
 
 
-def _call(operands: Operands, x: Tensor, output: Tensor | None, h_n: Tensor) -> native.Call:
+def _call(operands: Operands, x: Tensor, output: Tensor, h_n: Tensor) -> native.Call:
     """A pass of the kernel; x is z where U is not fused."""
     exact, n, m = Bank(operands.angle, operands.sign).turn(), operands.h0.shape[1], operands.U.shape[1]
     fused, high = m <= FUSED, exact.to(x.dtype)
@@ -126,15 +126,13 @@ def _kernel_forward(operands: Operands) -> tuple[Tensor, Tensor]:
     return output, h_n
 
 
-def _kernel_backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) -> list[Tensor | None]:
-    if not bool(h_n.isfinite().all()):  # a last state that is not tells nothing of those before it
-        return _backward(grads, h_n, operands, needs)
+def _kernel_backward(grads: Any, kept: Any, operands: Operands, needs: Any) -> list[Tensor | None]:
     x, h0, U, b = operands.x, operands.h0, operands.U, operands.b
     fused = U.shape[1] <= FUSED
     source = x if fused else F.linear(x, U, b).contiguous()
     states = {"x": x if fused and needs[0] else None, "h0": h0 if needs[1] else None}
     weights = [h0.new_empty(h0.shape[1]), *((U, b) if fused else (None, None)), None]
-    (dx, dh0), (by_unit, dU, db, _) = _call(operands, source, None, h_n).backward(
+    (dx, dh0), (by_unit, dU, db, _) = _call(operands, source, *kept).backward(
         grads[0], {"h_n": grads[1]}, states, weights, over_x=not fused
     )
     assert by_unit is not None
@@ -149,32 +147,32 @@ def _kernel_backward(grads: Any, h_n: Tensor, operands: Operands, needs: Any) ->
 
 
 Forward = Callable[[Operands], tuple[Tensor, Tensor]]
-Backward = Callable[[Any, Tensor, Operands, Any], list[Tensor | None]]
-"""From the gradients of the states and of the last state, the last state, the operands, and what is wanted of the
-operands up to b, sign among them, which has none. Under torch.compile the lazy conj of a complex tensor is lost inside
-an operator: conj_physical."""
+Backward = Callable[[Any, Any, Operands, Any], list[Tensor | None]]
+"""From the gradients of the states and of the last state, the results that were kept, the operands, and what is wanted
+of the operands up to b, sign among them, which has none. Under torch.compile the lazy conj of a complex tensor is lost
+inside an operator: conj_physical."""
 
 
-def _operator(name: str, forward: Forward, backward: Backward) -> Run:
-    """Register ``scornn::{name}_rotations``: all states and the last ones. Its backward keeps the last ones alone."""
+def _operator(name: str, forward: Forward, backward: Backward, kept: tuple[int, ...]) -> Run:
+    """Register ``scornn::{name}_rotations``: all states and the last ones, of which ``kept`` are its backward's."""
     return register(
         f"{name}_rotations",
         "Tensor x, Tensor h0, Tensor angle, Tensor sign, Tensor U, Tensor? b, Tensor? batch_sizes, bool reverse",
         lambda *arguments: forward(Operands(*arguments)),
         empty_states,
-        lambda grads, kept, arguments, needs: backward(grads, kept[0], Operands(*arguments), needs),
+        lambda grads, kept, arguments, needs: backward(grads, kept, Operands(*arguments), needs),
         inputs=6,
         results=2,
         differentiable=2,
-        kept=(1,),
+        kept=kept,
         second_derivative=rung.no_second_derivative(name),
         flops=lambda x, h0, angle, sign, U, *others: 2 * math.prod(x[:-1]) * (math.prod(U) + 2 * U[0]),
     )
 
 
-_KERNEL = _operator("native", _kernel_forward, _kernel_backward)
+_KERNEL = _operator("native", _kernel_forward, _kernel_backward, kept=(0, 1))
 RUNGS = (
     Rung("native", _KERNEL, native.RUNG.unavailable, native.refuses),
-    Rung("manual", _operator("manual", _forward, _backward)),
+    Rung("manual", _operator("manual", _forward, _backward, kept=(1,))),
     Rung("naive", _naive, opaque=False),
 )

@@ -35,6 +35,17 @@ def under_transform() -> bool:
     return transforms or forward_ad._current_level >= 0
 
 
+def in_backward() -> bool:
+    """Whether a backward is running, as where gradient checkpointing calls a forward again."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def in_hooks() -> bool:
+    """Whether hooks take what autograd saves: those of gradient checkpointing, in the first forward and when it is
+    called again. With ``use_reentrant=True`` it has none, and the first forward records no gradient."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
 def register(
     name: str,
     arguments: str,

@@ -28,6 +28,7 @@ from scornn.ops.rung import (
     Operands,
     Rung,
     agree,
+    check_sizes,
     empty_states,
     recurrence_operator,
 )
@@ -146,20 +147,6 @@ def _strides(tensor: Tensor) -> tuple[int, ...]:
     return tensor.stride() if tensor.dim() == 3 else (0, *tensor.stride())
 
 
-def _check_sizes(batch_sizes: Tensor, rows: int) -> None:
-    if (
-        batch_sizes.device.type != "cpu"
-        or batch_sizes.dtype != torch.int64
-        or int(batch_sizes.sum()) != rows
-        or bool((batch_sizes[1:] > batch_sizes[:-1]).any())
-        or int(batch_sizes[-1]) < 1
-    ):
-        raise ValueError(
-            "expected batch_sizes of a PackedSequence: positive int64 numbers on the CPU that never grow and add up "
-            f"to the {rows} rows of x; got {batch_sizes}"
-        )
-
-
 class Cells(NamedTuple):
     """The second state of an LSTM: before the first step, after the last, and with the gates at every step.
 
@@ -188,7 +175,7 @@ def _check(operands: Operands, head: Head | None, cells: Cells, mapped: bool) ->
             f"got shapes {tuple(x.shape)} and {tuple(h0.shape)}"
         )
     if batch_sizes is not None:
-        _check_sizes(batch_sizes, x.shape[0])
+        check_sizes(batch_sizes, x.shape[0])
     check_shapes(operands, x.shape[1] if batch_sizes is None else int(batch_sizes[0]), cells.c0, mapped)
     if head is not None:
         agree(x, {"V": (head.V, (head.V.shape[0], h0.shape[1])), "c": (head.c, head.V.shape[:1])})

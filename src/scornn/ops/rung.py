@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from scornn.ops.custom import NOT_UNDER_TRANSFORM, register, under_transform
@@ -76,6 +77,21 @@ def agree(x: Tensor, expected: Mapping[str, tuple[Tensor | None, tuple[int, ...]
             raise ValueError(
                 f"x is {x.dtype} on {x.device}, but {name} is {tensor.dtype} on {tensor.device}; they must agree"
             )
+
+
+def check_sizes(batch_sizes: Tensor, rows: int) -> None:
+    """Raise where these are not the batch sizes of so many packed rows."""
+    if (
+        batch_sizes.device.type != "cpu"
+        or batch_sizes.dtype != torch.int64
+        or int(batch_sizes.sum()) != rows
+        or bool((batch_sizes[1:] > batch_sizes[:-1]).any())
+        or int(batch_sizes[-1]) < 1
+    ):
+        raise ValueError(
+            "expected batch_sizes of a PackedSequence: positive int64 numbers on the CPU that never grow and add up "
+            f"to the {rows} rows of x; got {batch_sizes}"
+        )
 
 
 Run = Callable[..., tuple[Tensor, ...]]
