@@ -240,12 +240,20 @@ def test_mnist_rows_with_the_real_images(tmp_path: Path, shared_data: Path) -> N
         assert "scaled to 1,100" in numbers["table-timing", row, "minutes per epoch"]["budget"]
 
 
+def test_runs_the_seeds_that_are_named(tmp_path: Path) -> None:
+    seeds = ("--seed", "5546", "--seed", "7", "--seed", "5546")
+    assert main(["reproduce", "fig-copying", "--out", str(tmp_path), *seeds, *only(ROWS[0])]) == 0
+    assert {run.name for run in (tmp_path / "runs").iterdir()} == {f"{ROWS[0]}-s5546", f"{ROWS[0]}-s7"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["fig-copyng"], "did you mean fig-copying"),
         (["fig-copying", "--only", "mnist-scornn-170"], "no such preset in fig-copying"),
         (["fig-copying", "--seeds", "0"], "--seeds 0"),
+        (["fig-copying", "--seed", "5545", "--seeds", "2"], "--seeds 2 and --seed 5545: give one of them"),
+        (["fig-copying", "--seed", "-1"], "seed = -1: expected an integer from 0"),
         (["fig-copying", "--minutes", "-1"], "--minutes -1"),
         (["fig-copying", "--iterations", "0"], "--iterations 0"),
         (["fig-copying", "some-run"], "only `scornn reproduce record` takes runs"),

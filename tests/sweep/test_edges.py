@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from scornn.cli import main
+from scornn.sweep import record
+from scornn.sweep.program import open_sweep
 from scornn.train.loop import Trainer
 
 TINY = ["--length", "5", "--hidden", "4", "--threads", "1", "--iterations", "2", "--quiet"]
@@ -103,6 +105,32 @@ def test_a_report_writes_its_page_alone(copy: Path, capsys: pytest.CaptureFixtur
     assert main(["sweep", "report", "s", "--out", "other.html"]) == 0
 
 
+@pytest.mark.parametrize("file", ["best.json", "trials/0001/config.json"])
+def test_a_whole_config_is_varied_like_any_settings(file: str, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also without the threads that it names, for a sweep divides them among its jobs."""
+    over = ["--over", "optimizer.rest.lr=1e-3,1e-2", "--over", "steps=1,2"]
+    for _ in range(2):
+        assert main(["sweep", "--config", str(copy / file), *over, "--out", "t", "--quiet"]) == 0, (
+            capsys.readouterr().err
+        )
+    assert main(["sweep", "resume", "t", "--quiet"]) == 0
+    assert main(["sweep", "report", "t", "--out", "t.json"]) == 0
+    assert main(["sweep", "report", "t.json", "--out", "t.html"]) == 0
+    assert [trial.steps for trial in record.read(Path("t.json")).trials] == [1, 2, 1, 2]
+    assert main(["sweep", "--config", "t/best.json", "--over", "seed=1,2", "--out", "u", "--quiet"]) == 0
+
+
+def test_a_refused_run_beside_a_sweep_leaves_the_record_as_it_was(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", "record", str(copy), "nowhere", "--out", "results"]) == 3
+    assert "nowhere: expected a run directory" in capsys.readouterr().err
+    assert not Path("results").exists()
+    assert main(["reproduce", "record", str(copy), "--out", "results"]) == 0
+    assert capsys.readouterr().out == "results/sweeps/s.json\n"
+    assert "[s](sweeps/s.json)" in Path("results/README.md").read_text()
+
+
 def test_a_stop_is_told_on_standard_error_with_a_command_that_can_be_pasted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +144,8 @@ def test_a_stop_is_told_on_standard_error_with_a_command_that_can_be_pasted(
         patch.setattr(Trainer, "_step", stepping)
         assert main(["sweep", "copying", *TINY, "--over", "seed=1,2", "--out", "my sweeps/a"]) == 143
     assert "SIGTERM: saved; continue with: scornn sweep resume 'my sweeps/a'" in capsys.readouterr().err
+    (begun,) = record.of(open_sweep(Path("my sweeps/a"))).trials
+    assert (begun.number, begun.state, begun.outcome, begun.values) == (0, "running", "interrupted", {"seed": 1})
     assert main(["sweep", "resume", "my sweeps/a"]) == 0
     said = capsys.readouterr().out
     assert "see: scornn sweep report 'my sweeps/a' --out sweep.html" in said

@@ -11,18 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from scornn.cli import main
 from scornn.errors import DivergedError, RunInUseError, UsageError
-from scornn.sweep import owner, record, space, worker
+from scornn.sweep import owner, plan, record, space, worker
 from scornn.sweep.program import open_sweep
 from scornn.sweep.storage import without_password
 from scornn.sweep.study import Trials
 from scornn.train import program as train_program
-from scornn.train.engine import Engine
+from scornn.train.engine import Engine, make_task
 
 Sweep = Callable[..., int]
 Runs = Callable[[Path], dict[str, dict[str, Any]]]
+TINY = ["--length", "5", "--hidden", "4", "--threads", "1", "--iterations", "12", "--set", "task.train_size=40"]
 RHO = ("--over", "model.options.rho=0,n/4,n/2")
 
 
@@ -36,7 +38,7 @@ def test_a_grid_from_start_to_page_and_training(sweep: Sweep, runs: Runs, capsys
     said = capsys.readouterr().out
     assert "6 trials by grid, 1 at once" in said
     assert "the task has no validation split" in said
-    assert "[6/6] trial 5, rho=n/2 lr=0.01: recall" in said
+    assert "[6/6] trial 5, rho = n/2, rate of A = 0.01: recall" in said
     assert "0 trials left" in said
 
     found = trials("s")
@@ -64,6 +66,8 @@ def test_a_grid_from_start_to_page_and_training(sweep: Sweep, runs: Runs, capsys
     page = Path("sweep.html").read_text()
     for words in ("Best runs", "what mattered", "Over each key", "Over each pair of keys", "Learning curves", "n/4"):
         assert words in page
+    assert "rate of A = " in page
+    assert ">lr<" not in page
     assert page.count("<svg viewBox") == 7  # history, importance, two slices, a heat map, two panels of curves
     assert "<script" not in page
 
@@ -164,11 +168,12 @@ def test_a_diverged_trial_is_a_result_and_one_of_equal_settings_is_not_run(
     # n = 4: a third of it is 1, as a quarter is
     assert sweep("--over", "model.options.rho=n/4,n/3", "--over", "optimizer.recurrent.lr=0.001,1.0", "--out", "s") == 0
     said = capsys.readouterr().out
-    assert "trial 1, rho=n/4 lr=1: diverged: not finite at step 1: loss nan" in said
+    assert "trial 1, rho = n/4, rate of A = 1: diverged: not finite at step 1: loss nan" in said
     found = trials("s")
     assert [t.state.name for t in found] == ["COMPLETE", "PRUNED", "COMPLETE", "PRUNED"]
     assert found[2].user_attrs["outcome"] == "as trial 0, which has the same settings"
     assert found[2].value == found[0].value
+    assert found[2].user_attrs["test"] == found[0].user_attrs["test"] is not None
     assert not Path("s/trials/0002").exists()
     assert main(["sweep", "report", "s"]) == 0
     assert "2 diverged" in Path("sweep.html").read_text()
@@ -235,16 +240,79 @@ def test_bad_axes(over: str, code: int, said: str, sweep: Sweep, capsys: pytest.
         (("--over", "model.options.rho=1,auto"), 2, "--over model.options.rho=1,auto: --rho auto: 12 steps are too"),
         ((*RHO, "--storage", "file.txt"), 2, "is no journal"),
         ((*RHO, "--start-from", "run"), 2, "--start-from"),
+        ((*RHO, "--start-weights", "average"), 2, "--start-weights average"),
+        ((*RHO, "--set", "start=run/step-1/0"), 2, "start = run/step-1/0: the trials of a sweep begin with their seed"),
+        (("--over", "start=a,b"), 2, "--over start=a,b: start = a: the trials of a sweep begin with their seed"),
+        (("--over", "device=cpu,cuda"), 2, "--over device=cpu,cuda: device = cuda: PyTorch finds no GPU here"),
+        (
+            ("--over", "task.name=copying,adding"),
+            2,
+            "adding: adding is judged by the test mse, the less the better, and the sweep by the test recall, the more",
+        ),
     ],
 )
 def test_refusals(
-    arguments: tuple[str, ...], code: int, said: str, sweep: Sweep, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
+    sweep: Sweep,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     Path("file.txt").write_text("mine")
     assert sweep(*arguments, "--out", "s") == code
     assert said in capsys.readouterr().err
     assert not Path("s").exists()
     assert Path("file.txt").read_text() == "mine"
+
+
+def test_a_sweep_of_which_every_trial_is_refused_has_failed(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each value is fine beside the others' default, and no two go together."""
+    assert sweep("--over", "model.hidden=2,3", "--over", "model.options.rho=4", "--out", "s", "--quiet") == 2
+    said = "scornn: no trial in s could be run; trial 0: refused: model.options.rho = 4"
+    assert said in capsys.readouterr().err
+    assert not Path("s/best.json").exists()
+    assert main(["sweep", "resume", "s", "--quiet"]) == 2
+    assert said in capsys.readouterr().err
+    assert sweep("--over", "model.hidden=3,4", "--over", "model.options.rho=4", "--out", "t", "--quiet") == 0
+    assert not capsys.readouterr().err
+
+
+def test_a_sweep_on_a_device_that_is_gone_is_not_resumed(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trials, "claim", _leaves)
+        assert sweep(*RHO, "--device", "cuda", "--out", "s", "--quiet") == 2
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    before = Path("s/journal.log").read_bytes()
+    assert main(["sweep", "resume", "s", "--quiet"]) == 2
+    assert "device = cuda: PyTorch finds no GPU here" in capsys.readouterr().err
+    assert Path("s/journal.log").read_bytes() == before
+
+
+@pytest.mark.parametrize("over", ["stop_when.loss=9,8", "steps=12,30", "seed=1,2"])
+def test_until_is_what_it_is_in_training(over: str, sweep: Sweep, runs: Runs) -> None:
+    until = () if over.startswith("stop_when") else ("--until", "loss=9")
+    assert sweep(*until, "--over", over, "--out", "s", "--quiet") == 0
+    assert main(["train", "copying", *TINY, "--until", "loss=9", "--out", "r", "--quiet", "--tensorboard", "off"]) == 0
+    steps = json.loads(Path("r/summary.json").read_text())["steps"]
+    assert [summary["steps"] for summary in runs(Path("s")).values()] == [steps, steps] == [1, 1]
+
+
+def test_the_task_is_made_once_before_the_trials(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def making(config: Any) -> Any:
+        made.append(config)
+        return make_task(config)
+
+    monkeypatch.setattr(plan, "make_task", making)
+    monkeypatch.setattr(Trials, "claim", _leaves)
+    assert sweep(*RHO, "--prune", "median", "--out", "s", "--quiet") == 2
+    assert len(made) == 1
 
 
 def test_a_study_of_another_config_is_refused(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:

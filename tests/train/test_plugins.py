@@ -55,6 +55,7 @@ def test_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
             more += " --iterations 2 --set task.train_size=100 --set task.test_size=20"
         _forget()
         assert main((command + more).split()) == 0, capsys.readouterr().err
+    assert "Was the first number positive?" in Path("first.html").read_text()
     config = json.loads(Path("runs/first/config.json").read_text())
     assert config["task"] == {"name": "first", "batch": 16}
     assert config["plugins"] == [str(Path("first.py").resolve())]
@@ -144,7 +145,8 @@ def test_a_task_that_cannot_be_made_is_named_with_its_file(capsys: pytest.Captur
     assert main(command) == 2
     said = capsys.readouterr().err
     assert said.startswith(
-        f"scornn: the task first of {Path('first.py').resolve()} cannot be made: KeyError: 'nothing'"
+        f"scornn: the task first of {Path('first.py').resolve()} cannot be made (no --data was given): "
+        "KeyError: 'nothing'"
     )
     assert "Traceback" not in said
     assert main([*command, "--debug"]) == 2
@@ -208,6 +210,26 @@ def test_a_sweep_over_a_task_of_a_plugin_is_resumed_and_reported(jobs: int, caps
     for command in (["resume", "s", "--quiet"], ["report", "s"], ["report", "kept.json"]):
         _forget()
         assert main(["sweep", *command, "--plugin", "moved/first.py"]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("model", "kind"), [("scornn", "rmsprop"), ("lstm", "adam")])
+def test_the_model_of_a_tasks_defaults_has_the_plain_settings_of_its_own(model: str, kind: str) -> None:
+    text = Path("first.py").read_text()
+    Path("first.py").write_text(text.replace('{"hidden": 16}', f'{{"hidden": 16, "name": "{model}"}}'))
+    short = ["--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet"]
+    assert main(["train", "first", "--plugin", "first.py", "--out", "run", *short]) == 0
+    config = json.loads(Path("run/config.json").read_text())
+    assert (config["model"]["name"], config["optimizer"]["rest"]["kind"]) == (model, kind)
+    assert config["model"]["options"] == ({"rho": 1} if model == "scornn" else {})
+
+
+def test_a_run_starts_from_one_whose_plugin_was_moved(capsys: pytest.CaptureFixture[str]) -> None:
+    short = ["--hidden", "4", "--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet"]
+    assert main(["train", "first", "--plugin", "first.py", "--out", "run", *short]) == 0
+    _forget()
+    Path("first.py").rename("moved.py")
+    again = ["train", "first", "--plugin", "moved.py", "--start-from", "run", "--out", "next", *short]
+    assert main(again) == 0, capsys.readouterr().err
 
 
 @pytest.mark.parametrize("becomes", ["edited", "deleted"])

@@ -107,7 +107,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], int, str]] = {
     "checkpoints deleted": (
         lambda run: shutil.rmtree(run / "checkpoints"),
         4,
-        "results but no checkpoint to go on from",
+        "has results, but no checkpoint to go on from",
     ),
     "fewer metrics": (lambda run: (run / "metrics.jsonl").write_text("") and None, 4, "metrics.jsonl has 0 bytes"),
     "metrics a directory": (_metrics_a_directory, 6, "metrics.jsonl: Is a directory"),

@@ -319,6 +319,7 @@ def test_what_a_run_cannot_start_from(small: Small, tmp_path: Path) -> None:
     assert not (tmp_path / "second").exists()
     program.start(small(), tmp_path / "third", start_from=tmp_path / "first", quiet=True)
     shutil.rmtree(tmp_path / "third" / "checkpoints")
+    (tmp_path / "third" / "summary.json").unlink()  # written after the first checkpoint
     with pytest.raises(CheckpointError, match="train it again with --start-from"):
         resume(tmp_path / "third")
 
@@ -418,6 +419,46 @@ def test_stop_when_ends_the_run_at_an_evaluation(small: Small, tmp_path: Path) -
     assert resume(tmp_path / "run", steps=6).summary["steps"] == 6
     result = start(small(stop_when={"recall": 1.0}), tmp_path / "never")
     assert result.summary["steps"] == 14
+
+
+def test_no_training_step_is_missing_in_the_metrics_wherever_a_run_ends(
+    small: Small, bits: Bits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early = start(small(stop_when={"loss": 100.0}, log_every=10), tmp_path / "early")
+    straight = start(small(steps=4, log_every=10), tmp_path / "straight")
+    with monkeypatch.context() as patch:
+        stop_at(patch, 4)
+        start(small(log_every=10, eval_every=7), tmp_path / "cut")
+    assert resume(tmp_path / "cut", steps=4).exit_code == 0
+    lines = [
+        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("early", "straight", "cut")
+    ]
+    kept = [[(line["step"], line["split"], line["loss"]) for line in each] for each in lines]
+    assert early.summary["steps"] == straight.summary["steps"] == 4
+    assert [(step, split) for step, split, _ in kept[0]] == [(4, "train"), (4, "test"), (4, "test")]
+    assert kept[0] == kept[1] == kept[2]
+
+
+@pytest.mark.parametrize("kept", [("finished",), ("finished", "steps")])
+def test_a_summary_that_lacks_figures_is_no_reason_to_fail(
+    kept: tuple[str, ...], small: Small, bits: Bits, tmp_path: Path
+) -> None:
+    whole = start(small(), tmp_path / "run").summary
+    (tmp_path / "run" / "summary.json").write_text(json.dumps({key: whole[key] for key in kept}))
+    assert resume(tmp_path / "run").summary["best"] == whole["best"]
+    with pytest.raises(UsageError, match="holds a finished run"):
+        start(small(), tmp_path / "run")
+
+
+def test_what_a_result_without_weights_can_be_used_for_is_said(small: Small, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    start(small(), tmp_path / "other")
+    program.start(small(), run, start_from=tmp_path / "other", quiet=True)
+    shutil.rmtree(run / "checkpoints")
+    for command in (program.evaluate, resume):
+        with pytest.raises(CheckpointError, match=r"has results, but .* `scornn train --config .* --out NEW` makes"):
+            command(run)
 
 
 def test_the_best_and_the_last_two_checkpoints_are_kept(small: Small, tmp_path: Path) -> None:

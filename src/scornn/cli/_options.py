@@ -7,16 +7,19 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 
 from scornn.errors import DataError, UsageError
 
-T = TypeVar("T")
-_ENTRY = re.compile(r'^@task\(\s*"([^"]+)"', re.MULTILINE)
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 TensorBoard = Annotated[
     Literal["auto", "on", "off"],
@@ -25,8 +28,7 @@ TensorBoard = Annotated[
 
 
 _PATHS = ("--out", "--data", "--config", "--start-from", "--plugin", "--audio", "--from")
-_WITHOUT_TORCH = ("report", "data", "completion")
-_LISTS = ("--set", "--until", "--only", "--plugin", "--over")
+_WITHOUT_TORCH = ("data", "completion")
 _FORM = (tyro.conf.FlagCreatePairsOff, tyro.conf.UseAppendAction)
 """No ``--no-quiet``; a list is an option given several times."""
 
@@ -46,8 +48,9 @@ def parse(flags: type[T], argv: list[str], command: str, description: str | None
     if description and {"-h", "--help"} & set(argv):
         print(_wrapped(description), end="\n\n")  # tyro's own rendering breaks words at the terminal's edge
     given = [argument.partition("=")[0].replace("_", "-") for argument in argv if argument.startswith("--")]
+    lists = {f"--{field.name.replace('_', '-')}" for field in fields(flags) if isinstance(field.default, tuple)}
     for name in given:
-        if given.count(name) > 1 and name not in _LISTS:
+        if given.count(name) > 1 and name not in lists:
             raise UsageError(f"{name} is given {given.count(name)} times; expected once")
     for argument, value in zip(argv, [*argv[1:], None], strict=False):
         if argument.removesuffix("=") in _PATHS and (value == "" or argument.endswith("=")):
@@ -106,9 +109,20 @@ def _wrapped(description: str) -> str:
 
 
 def task_names() -> list[str]:
-    """The names of the catalogue of tasks, read from its source: help is given without importing torch."""
-    sources = sorted((Path(__file__).parents[1] / "tasks").glob("*.py"))
-    return sorted(name for source in sources for name in _ENTRY.findall(source.read_text(encoding="utf-8")))
+    """The names of the catalogue of tasks."""
+    return sorted(_entered("tasks", "task"))
+
+
+def model_names() -> list[str]:
+    """The names of the catalogue of models."""
+    return _entered("nn", "model")
+
+
+def _entered(room: str, decorator: str) -> list[str]:
+    """The names of a catalogue, read from its sources: help is given without importing torch."""
+    entry = re.compile(rf'^@{decorator}\(\s*"([^"]+)"', re.MULTILINE)
+    sources = sorted((Path(__file__).parents[1] / room).glob("*.py"))
+    return [name for source in sources for name in entry.findall(source.read_text(encoding="utf-8"))]
 
 
 def filled(text: str) -> str:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import tyro
 
 from scornn.cli import _shells, commands
-from scornn.cli._options import option, parse, task_names
+from scornn.cli._options import model_names, option, parse, task_names
 from scornn.cli._shells import Argument, Command, Takes
 
 _ITEM = re.compile(r'\bItem\(\s*"([^"]+)"')
@@ -69,7 +69,5 @@ def _words(command: str, name: str, metavar: str) -> tuple[str, ...]:
         source = Path(__file__).parents[1] / "paper" / "items.py"
         return (*_ITEM.findall(source.read_text(encoding="utf-8")), "all", "record", "page")
     if name == "--model":
-        from scornn.report.models import names
-
-        return names()
+        return tuple(model_names())
     return ()

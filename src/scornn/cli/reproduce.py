@@ -48,7 +48,8 @@ class Flags:
     out: Annotated[
         str | None, option("DIR", "Where; else reproduction/SCALE, with record results, with page page.html.")
     ] = None
-    seeds: Annotated[int, tyro.conf.arg(metavar="N", help="Runs of each row, from seed 5544 on.")] = 1
+    seeds: Annotated[int | None, option("N", "Runs of each row, from seed 5544 on; else one.")] = None
+    seed: Annotated[tuple[int, ...], option("S", "A run of this seed, in place of --seeds.")] = ()
     only: Annotated[tuple[str, ...], option("PRESET", "Only this row, such as mnist-scornn-170.")] = ()
     minutes: Annotated[float | None, option("M", "The longest that each run may take, at any scale.")] = None
     iterations: Annotated[int | None, option("N", "The length of each run in place of the paper's.")] = None
@@ -87,7 +88,7 @@ def _reproduce(flags: Flags) -> int:
     request = Request(
         out=out,
         scale=flags.scale,
-        seeds=flags.seeds,
+        seeds=_seeds(flags),
         only=flags.only,
         minutes=flags.minutes,
         iterations=flags.iterations,
@@ -121,6 +122,14 @@ def _reproduce(flags: Flags) -> int:
     return failed
 
 
+def _seeds(flags: Flags) -> tuple[int, ...]:
+    from scornn.paper.experiments import SEED
+
+    if flags.seed and flags.seeds is not None:
+        raise UsageError(f"--seeds {flags.seeds} and --seed {flags.seed[0]}: give one of them")
+    return tuple(dict.fromkeys(flags.seed)) or tuple(range(SEED, SEED + (flags.seeds or 1)))
+
+
 def _search(item: "Item", request: "Request", missing: dict[str, str], *, alone: bool) -> "Result | None":
     """Among others, an item that needs what is not installed is missing, and no more than that."""
     from scornn.sweep import search
@@ -146,11 +155,11 @@ def _searches(directory: Path) -> dict[str, list["Section"]]:
 
 def _record(flags: Flags) -> int:
     from scornn.paper.record import record
-    from scornn.sweep.record import add
+    from scornn.sweep.record import made
 
     results, given = Path(flags.out or "results"), [Path(run) for run in flags.runs]
-    sweeps = [file for path in given for file in add(path, results)]
-    for path in (*sweeps, *record(given, results, results.absolute().parent / "README.md")):
+    sweeps = {file: text for path in given for file, text in made(path, results).items()}
+    for path in record(given, results, results.absolute().parent / "README.md", sweeps):
         print(path)
     return 0
 

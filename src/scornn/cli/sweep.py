@@ -19,9 +19,10 @@ journal file on a shared directory or a database such as postgresql://me@host/sw
 import shlex
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -103,6 +104,10 @@ def _start(argv: list[str]) -> int:
     at_least_one(trials=flags.trials, jobs=flags.jobs)
     if flags.start_from is not None:
         raise UsageError("--start-from: the trials of a sweep begin with their seed; expected no other run")
+    if flags.start_weights != "raw":
+        raise UsageError(
+            f"--start-weights {flags.start_weights}: the trials of a sweep begin with their seed; leave it out"
+        )
 
     from scornn.paper.presets import resolve
     from scornn.sweep import plan as plans
@@ -117,7 +122,7 @@ def _start(argv: list[str]) -> int:
     config, origin = resolve(settings)
     out = Path(flags.out or f"sweeps/{label(config).removesuffix(f'-s{config.seed}')}")
     plan = plans.make(
-        settings,
+        _looking_often(settings, flags.over),
         flags.over,
         trials=flags.trials,
         sampler=flags.sampler,
@@ -131,6 +136,25 @@ def _start(argv: list[str]) -> int:
     if not flags.quiet:
         print(*map(filled, filter(None, (chosen, origin))), sep="\n", flush=True)
     return _finish(start(plan, out, quiet=flags.quiet, tensorboard=wanted(flags.tensorboard)), flags.quiet)
+
+
+def _looking_often(settings: dict[str, Any], over: Sequence[str]) -> dict[str, Any]:
+    """Where a trial may end early, evaluations as often as `train` makes them; of several lengths, as the shortest."""
+    from scornn.paper.presets import resolve
+    from scornn.sweep.space import parse
+    from scornn.train.config import to_table
+    from scornn.train.tables import merge
+
+    config = resolve(settings)[0]
+    varied = {axis.key: axis for axis in parse(over, to_table(config))}
+    if not config.stop_when and not any(key.startswith("stop_when.") for key in varied):
+        return settings
+    lengths = (varied["steps"].choices or (varied["steps"].low,)) if "steps" in varied else ()
+    steps = min((length for length in lengths if isinstance(length, int)), default=None)
+    given = settings if steps is None else merge(settings, {"steps": steps})
+    config = resolve(given)[0]
+    often = train.looking_often(config, given)
+    return settings if often is config else {**settings, "eval_every": often.eval_every}
 
 
 def _resume(argv: list[str]) -> int:

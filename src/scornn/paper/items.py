@@ -100,6 +100,8 @@ ITEMS: dict[str, Item] = {
         ),
     )
 }
+MAIN = ("fig-copying", "fig-adding", "table-mnist", "table-timit")
+"""Those on what the networks learn; the others are on W, its gradients and the time."""
 
 GRADIENT_STEPS = 300
 """Iterations before the second of the paper's two figures of gradients."""

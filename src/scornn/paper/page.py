@@ -13,7 +13,7 @@ from scornn import durable
 from scornn.paper import match, verdict
 from scornn.paper.experiments import Preset
 from scornn.paper.figures import bars, panels, points, write_figures
-from scornn.paper.items import ITEMS, Item
+from scornn.paper.items import ITEMS, MAIN, Item
 from scornn.paper.presets import choose, presets
 from scornn.paper.results import Number, Results, label, records, spread
 from scornn.paper.verdict import gradient_moments
@@ -23,7 +23,6 @@ from scornn.report.page import Cell, Details, Figure, Heading, Prose, Section, T
 from scornn.report.runs import Run, finite, mapping
 from scornn.report.settings import explain
 
-_EXPLAINED = ("fig-copying", "fig-adding", "table-mnist", "table-timit")
 Searches = Mapping[str, Sequence[Section]]
 _NONE: Searches = {}
 _TITLE = "Orthogonal recurrent networks with the scaled Cayley transform: published and here"
@@ -39,20 +38,27 @@ def render(results: Results, items: Sequence[Item] = tuple(ITEMS.values()), sear
     sections += [*_others(results), *_provenance(results)]
     lead = (
         f"{counted(results, items)} A verdict is derived from the runs alone: what they reached, and in how much of "
-        "the paper's protocol. Figures in bold are finished and can be compared."
+        "the paper's protocol. Figures in bold are finished and can be compared, the better of two."
     )
     return page.render(_TITLE, sections, lead=lead if rows else "")
 
 
 def counted(results: Results, items: Sequence[Item] = tuple(ITEMS.values())) -> str:
-    """How many of the published figures have which verdict, as a sentence."""
-    numbers = [n for item in items for n in results.numbers(item) if n.published]
-    counts = Counter(n.verdict for n in numbers)
-    said = ", ".join(f"{word} {counts[word]}" for word in verdict.VERDICTS if counts[word])
-    absent = [n.preset.config["task"] for n in numbers if n.verdict == verdict.NOT_RUN]
-    licensed = sum(task.get("corpus") == "timit" for task in absent)
-    why = f" ({licensed} of them on TIMIT, which is licensed)" if licensed else ""
-    return f"Of {len(numbers)} published figures: {said}{why}." if numbers else ""
+    """How many of the published figures have which verdict, in a sentence for each kind of them."""
+    by_kind: dict[str, list[Number]] = {}
+    for item in items:
+        kind = "minutes per epoch" if item.kind == "timing" else "curves of W and of gradients"
+        kind = "losses and accuracies" if item.name in MAIN else kind
+        by_kind.setdefault(kind, []).extend(n for n in results.numbers(item) if n.published)
+    sentences = []
+    for kind, numbers in by_kind.items():
+        counts = Counter(n.verdict for n in numbers)
+        said = ", ".join(f"{word} {counts[word]}" for word in verdict.VERDICTS if counts[word])
+        absent = [n.preset.config["task"] for n in numbers if n.verdict == verdict.NOT_RUN]
+        licensed = sum(task.get("corpus") == "timit" for task in absent)
+        why = f" ({licensed} of them on TIMIT, which is licensed)" if licensed else ""
+        sentences += [f"Of {len(numbers)} published {kind}: {said}{why}."] * bool(numbers)
+    return " ".join(sentences)
 
 
 def write(
@@ -82,7 +88,7 @@ def _verdicts(results: Results, items: Sequence[Item]) -> Table:
 def _item(item: Item, results: Results) -> list[Section]:
     numbers = results.numbers(item)
     runs = [run for name in item.presets for run in results.runs.get(name, [])]
-    about = explain(runs[0], length=False) if runs and item.name in _EXPLAINED else ""
+    about = explain(runs[0], length=False) if runs and item.name in MAIN else ""
     sections: list[Section] = [Prose([text for text in (item.caption, about) if text])]
     drawn = panels(item, results)
     if any(panel.curves for panel in drawn):
@@ -103,7 +109,7 @@ def _table(item: Item, results: Results, numbers: list[Number]) -> list[Section]
         row: dict[str, Value] = {"row": results.label(n.preset, problem=item.kind == "training")}
         if several:
             row["figure"] = n.measure
-        row |= {"here": _here(n), "averaged weights": spread(n.averaged), "published": _published(n)}
+        row |= {"here": _here(n), "averaged weights": _averaged(n), "published": _published(n)}
         row["verdict"] = n.verdict
         if item.name != "table-timit":
             for more in (m for m in numbers if m.preset is n.preset and not m.published and _beside(m, n)):
@@ -127,7 +133,12 @@ def _beside(more: Number, n: Number) -> bool:
 
 def _here(n: Number) -> Value:
     said = spread(n.values)
-    return Cell(said) if n.complete else said
+    return Cell(said) if n.complete and not n.by_average else said
+
+
+def _averaged(n: Number) -> Value:
+    said = spread(n.averaged)
+    return Cell(said) if n.complete and n.by_average else said
 
 
 def _published(n: Number) -> str | float:
@@ -158,7 +169,7 @@ def _beyond(item: Item, results: Results) -> list[Section]:
     for n in results.numbers(item, beyond=True):
         if n.values and n.published:
             row: dict[str, Value] = {"row": results.label(n.preset, problem=True), "here": _here(n)}
-            row |= {"averaged weights": spread(n.averaged), "published": _published(n), "verdict": n.verdict}
+            row |= {"averaged weights": _averaged(n), "published": _published(n), "verdict": n.verdict}
             rows.append(row | {"differs in": n.preset.beyond, "how": n.budget, "parameters": n.preset.parameters})
     text = ["verdict", "differs in", "how", *_words(rows)]
     return [page.table("Beyond the paper: the same problem, set otherwise", rows, text=text)] if rows else []

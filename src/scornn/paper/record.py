@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from scornn import durable
 from scornn.errors import DataError, UsageError
 from scornn.paper import match
-from scornn.paper.figures import pictured, write_figures, write_pictured
-from scornn.paper.items import ITEMS
+from scornn.paper.figures import pictured, write_pictured
+from scornn.paper.items import ITEMS, MAIN
 from scornn.paper.page import counted, difference
 from scornn.paper.results import Number, Results, collect, label, spread
 from scornn.paper.verdict import ENOUGH, OTHER
@@ -34,12 +35,12 @@ from scornn.train import weights as stored
 LARGEST = 200_000
 """Bytes of the largest file of metrics."""
 BEGIN, END = "<!-- results: written by `scornn reproduce record` -->", "<!-- end of results -->"
-_MAIN = ("fig-copying", "fig-adding", "table-mnist", "table-timit")
 _HOW_TO_READ = (
-    "In bold: the whole protocol was run. Averaged weights are a second figure of the same run, and either may meet "
-    "the published one. How long the others ran, their seeds, what cannot be compared: [results](results/README.md)."
+    "In bold: the whole protocol was run. Averaged weights are a second figure of the same run; the better is bold, "
+    "and may meet the published one. How long the others ran, their seeds, further settings, what cannot be "
+    "compared: [results](results/README.md)."
 )
-_BEYOND_IN_BRIEF = "Beyond the paper, on its problems:"
+_BEYOND_IN_BRIEF = "Beyond the paper, on its problems, the best setting of each network:"
 _NO_WORD = "No results are recorded yet: `scornn reproduce` obtains them."
 
 
@@ -151,8 +152,7 @@ def rebuild(results: Path, readme: Path | None = None) -> list[Path]:
     """Make ``README.md`` and ``figures/`` of the record anew, and the table of the project's README if it has one."""
     found = collect(durable.make_directory(results))
     durable.write_text(results / "README.md", summary(found))
-    figures = results / "figures"
-    written = [results / "README.md", *write_figures(found, figures), *write_pictured(found, figures)]
+    written = [results / "README.md", *write_pictured(found, results / "figures")]
     if readme is not None and readme.is_file() and BEGIN in readme.read_text(encoding="utf-8"):
         durable.write_text(readme, with_table(readme.read_text(encoding="utf-8"), table(found)))
         written.append(readme)
@@ -176,7 +176,8 @@ def table(results: Results) -> str:
     blocks = [counted(results)]
     columns = ["problem", "model", "published", "here", "averaged weights", "verdict"]
     for beyond, numbers in shown.items():
-        if rows := [_brief_cells(n, results) for n in numbers if n.verdict != OTHER]:
+        compared = [n for n in numbers if n.verdict != OTHER]
+        if rows := [_brief_cells(n, results) for n in (_best_of_each(compared, results) if beyond else compared)]:
             blocks += [_BEYOND_IN_BRIEF] * beyond + [_markdown(columns, rows)]
     blocks.append(_HOW_TO_READ)
     for name, panels in pictured(results).items():
@@ -201,9 +202,20 @@ def _whole_tables(results: Results) -> list[str]:
 
 def _shown(results: Results) -> dict[bool, list[Number]]:
     """The rows of the paper that have a say, and those beyond it."""
-    items = [ITEMS[name] for name in _MAIN]
+    items = [ITEMS[name] for name in MAIN]
     said = {beyond: [n for item in items for n in results.numbers(item, beyond=beyond)] for beyond in (False, True)}
     return {beyond: [n for n in numbers if _has_a_say(n)] for beyond, numbers in said.items()}
+
+
+def _best_of_each(numbers: Sequence[Number], results: Results) -> list[Number]:
+    """Of the settings of one network on one problem the best."""
+    found: dict[tuple[object, ...], Number] = {}
+    for n in numbers:
+        assert n.published is not None
+        key = _problem(n, results), label(n.preset), n.preset.parameters
+        choose = max if n.published.metric == "accuracy" else min
+        found[key] = choose(found.get(key, n), n, key=lambda number: number.best or 0.0)
+    return list(found.values())
 
 
 def _has_a_say(n: Number) -> bool:
@@ -216,23 +228,37 @@ def _cells(n: Number, results: Results) -> dict[str, str]:
     published = number(n.published.value) if n.published.value is not None else n.published.text
     if n.preset.beyond and n.published.value is not None and n.published.text:
         published += f" ({n.published.text})"  # another network's
-    task = {**n.preset.config["task"], **mapping(results.runs[n.preset.name][0].config.get("task"))}
-    if task.get("corpus", "timit") != "timit":
+    if _task(n, results).get("corpus", "timit") != "timit":
         published += " on TIMIT"
-    problem = label_and_about(task)[0]
-    problem += f", T = {task['length']}" if "length" in task else ""
-    problem += f" ({task['corpus']})" if "corpus" in task else ""
+    here, averaged = spread(n.values) or "", spread(n.averaged) or ""
+    if n.complete:
+        here, averaged = (here, f"**{averaged}**") if n.by_average else (f"**{here}**", averaged)
+    if n.published.claim == "leaves the baseline":  # and comes back to it
+        bests = [best for run in results.runs[n.preset.name] if (best := run.best()) is not None]
+        here += f", at best {spread(bests)}"
     return {
-        "problem": problem,
+        "problem": _problem(n, results),
         "model": label(n.preset),
         "figure": n.measure,
         "published": published,
-        "here": f"**{spread(n.values)}**" if n.complete else spread(n.values) or "",
-        "averaged weights": spread(n.averaged) or "",
+        "here": here,
+        "averaged weights": averaged,
         "verdict": n.verdict,
         "how": n.budget,
         "differs from the paper in": n.preset.beyond,
     }
+
+
+def _problem(n: Number, results: Results) -> str:
+    task = _task(n, results)
+    problem = label_and_about(task)[0]
+    problem += f", T = {task['length']}" if "length" in task else ""
+    return problem + (f" ({task['corpus']})" if "corpus" in task else "")
+
+
+def _task(n: Number, results: Results) -> dict[str, Any]:
+    """As it was run."""
+    return {**n.preset.config["task"], **mapping(results.runs[n.preset.name][0].config.get("task"))}
 
 
 def _brief_cells(n: Number, results: Results) -> dict[str, str]:
@@ -283,6 +309,8 @@ def summary(results: Results) -> str:
             "",
             "## Seconds per step",
             "",
+            "Of the models of this library, `rnn` among them; `torch.nn.RNN` is in benchmarks/README.md.",
+            "",
             "| timing | seconds per step | steps timed | machine |",
             "|---|---|---|---|",
         ]
@@ -312,8 +340,13 @@ def files_of(path: Path) -> tuple[list[Path], list[Path]]:
     return runs, timings
 
 
-def record(paths: Sequence[Path], results: Path, readme: Path | None) -> list[Path]:
-    """Add runs to the record, and rebuild what is made from it; where one of them is refused, nothing is written."""
+def record(
+    paths: Sequence[Path], results: Path, readme: Path | None, also: Mapping[Path, str] = MappingProxyType({})
+) -> list[Path]:
+    """Add runs and ``also`` files to the record, and rebuild what is made from it.
+
+    Where one of the runs is refused, nothing is written.
+    """
     found = [files_of(path) for path in paths]
     entries = [_entry(run, results) for runs, _ in found for run in runs]
     timings = [file for _, timings in found for file in timings]
@@ -321,9 +354,11 @@ def record(paths: Sequence[Path], results: Path, readme: Path | None) -> list[Pa
     for entry in entries:
         if by_target[entry.target] != entry:
             raise UsageError(f"two different runs would both be {entry.target}; record one of them")
+    for file, text in also.items():
+        durable.write_text(durable.make_directory(file.parent) / file.name, text)
     added = [entry.write() for entry in entries] + [add_timing(file, results) for file in timings]
     rebuild(results, readme)
-    return added
+    return [*also, *added]
 
 
 def _rounded(content: bytes) -> bytes:

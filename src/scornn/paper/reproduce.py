@@ -17,7 +17,7 @@ from scornn.analysis import gradients
 from scornn.analysis.timing import EPOCH, seconds_per_step
 from scornn.errors import DataError, DivergedError, UsageError
 from scornn.metrics.reconstruct import evaluate_audio
-from scornn.paper.experiments import SEED, Preset
+from scornn.paper.experiments import Preset
 from scornn.paper.items import ITEMS, Item
 from scornn.paper.presets import presets
 from scornn.paper.progress import Overview
@@ -98,13 +98,13 @@ def _jobs(items: list[Item], request: Request) -> list[_Job]:
     for item in items:
         every = (*item.presets, *item.beyond)
         chosen = [presets()[name] for name in every if name in (request.only or item.presets)]
-        seeds = 1 if item.kind == "timing" else request.seeds
+        seeds = request.seeds[:1] if item.kind == "timing" else request.seeds
         for preset in chosen:
-            for seed in range(SEED, SEED + seeds):
+            for seed in seeds:
                 config = settings(preset, item, seed, request)
                 if request.iterations is not None and item.kind == "training":
                     config = msgspec.structs.replace(config, steps=request.iterations, epochs=None)
-                seconds = SHORT_SECONDS / (len(chosen) * seeds) if request.scale == "short" else None
+                seconds = SHORT_SECONDS / (len(chosen) * len(seeds)) if request.scale == "short" else None
                 if request.minutes is not None:
                     seconds = request.minutes * 60
                 if item.kind == "gradients":

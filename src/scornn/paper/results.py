@@ -47,6 +47,18 @@ class Number:
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     @property
+    def best(self) -> float | None:
+        """The better mean, of the runs or of their averaged weights."""
+        means = [statistics.fmean(some) for some in (self.values, self.averaged) if some]
+        goal = max if self.published is not None and self.published.metric == "accuracy" else min
+        return goal(means, default=None)
+
+    @property
+    def by_average(self) -> bool:
+        """Whether the averaged weights have the better figure."""
+        return self.best != self.mean
+
+    @property
     def complete(self) -> bool:
         """Whether the figure is finished and can be compared."""
         return bool(self.values) and self.share >= 1 and self.verdict != verdict.OTHER

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from scornn.paper.experiments import Preset
+from scornn.paper.experiments import SEED, Preset
 from scornn.paper.items import GRADIENT_STEPS, Item
 from scornn.tasks.catalogue import entry_of
 from scornn.train.config import Config, build
@@ -41,7 +41,7 @@ class Request:
 
     out: Path
     scale: Scale = "smoke"
-    seeds: int = 1
+    seeds: tuple[int, ...] = (SEED,)
     only: tuple[str, ...] = ()
     minutes: float | None = None
     iterations: int | None = None

@@ -1,6 +1,6 @@
 """One self-contained HTML page from a list of sections: headings, prose, cards, tables, figures, sound.
 
-Everything given as ``str`` is text and is escaped. Only `Figure.svg` is markup, made by `figures.svg`. The page
+Everything given as ``str`` is text and is escaped. Only `Figure.svg` is markup, made by `style.svg`. The page
 holds no script and fetches nothing, and its content security policy allows neither.
 """
 
@@ -85,7 +85,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """Markup of `figures.svg`, a caption, and a legend of (label, line) where the figure has none."""
+    """Markup of `style.svg`, a caption, and a legend of (label, line) where the figure has none."""
 
     svg: str
     caption: str = ""

@@ -4,10 +4,13 @@ import json
 import os
 import statistics
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
+from scornn import plugins
+from scornn.errors import UsageError
 from scornn.report import curves, figures, page, spectrum, speech, style
 from scornn.report.curves import Axis, Curve, Panel
 from scornn.report.page import Section, Value, duration, number, words
@@ -21,6 +24,9 @@ _FIRST = ("model.name", "model.hidden")
 def report(paths: Iterable[str | os.PathLike[str]], *, title: str = "", utterances: int = speech.UTTERANCES) -> str:
     """The page for run directories, or directories of them, as text."""
     runs = distinct(read(path) for path in find(paths))
+    for run in runs:
+        with suppress(UsageError):  # a task or a model whose file is not there is called by its name
+            plugins.load_remembered(run.config)
     groups = problems(runs)
     sections: list[Section] = []
     for k, problem in enumerate(groups):
@@ -68,9 +74,10 @@ def _card(setting: Setting) -> page.Card:
     values = [v for v in (r.final(r.evaluation, run.headline) for r in setting.runs) if v is not None]
     lines = []
     if len(values) > 1:
-        seeds = {json.dumps(r.config.get("seed")) for r in setting.runs}
-        what = "seeds" if len(seeds) == len(setting.runs) else "runs"
-        lines.append(f"mean of {len(values)} {what}, standard deviation {number(statistics.stdev(values))}")
+        seeds = len({json.dumps(r.config.get("seed")) for r in setting.runs})
+        deviation = f", standard deviation {number(statistics.stdev(values))}" if seeds > 1 else " of one seed"
+        what = "seeds" if seeds == len(setting.runs) else f"runs, {seeds} seeds" if seeds > 1 else "runs"
+        lines.append(f"mean of {len(values)} {what}{deviation}")
     for weights, said in (("raw", ""), ("average", "averaged weights: ")):
         best = [v for v in (r.best(weights) for r in setting.runs) if v is not None]
         if best:

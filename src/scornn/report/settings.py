@@ -13,10 +13,9 @@ from typing import Any
 from scornn.report.curves import Line
 from scornn.report.models import label_and_about, look
 from scornn.report.runs import Run, finite, mapping
+from scornn.tasks.base import OF_A_BATCH
 from scornn.train.tables import set_values
 
-OF_A_BATCH = "first batch sha256"
-"""In the fingerprint of data that is taken from what a task gives, and not from files."""
 _PROBLEM = ("length", "permuted", "dataset", "corpus")
 _NOT_A_SETTING = (
     *("format", "seed", "name", "threads"),

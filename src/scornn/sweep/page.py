@@ -20,11 +20,12 @@ from scornn.report.page import (
     render,
     words,
 )
+from scornn.report.settings import setting_name
 from scornn.report.style import svg
 from scornn.sweep import charts
 from scornn.sweep import plan as plans
 from scornn.sweep.charts import Scale
-from scornn.sweep.progress import outcome, settings, short_names
+from scornn.sweep.progress import outcome, settings
 from scornn.sweep.record import Entry, Record
 from scornn.train.run import label
 
@@ -61,7 +62,7 @@ def page(record: Record) -> str:
 
 
 def _names(record: Record) -> dict[str, str]:
-    return short_names([axis.key for axis in plans.axes(record.plan)])
+    return {axis.key: setting_name(axis.key) for axis in plans.axes(record.plan)}
 
 
 def _cards(record: Record) -> list[Card]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 from msgspec import Meta, Struct
@@ -12,9 +12,11 @@ from scornn.errors import ScornnError, UsageError
 from scornn.paper.presets import resolve
 from scornn.sweep import rho
 from scornn.sweep.space import Axis, Value, grid, parse
+from scornn.tasks import Task
 from scornn.train.config import Config, to_table
 from scornn.train.distributed import default_threads
 from scornn.train.engine import Engine, Weights, build_model, make_task
+from scornn.train.program import check_device
 from scornn.train.tables import Table, assign, flat, merge, read
 from scornn.train.validate import convert
 
@@ -34,6 +36,15 @@ class Objective(NamedTuple):
     metric: str
     goal: Literal["max", "min"]
     split: Literal["valid", "test"]
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """The task's own."""
+        return cls(task.headline, task.goal, "valid" if "valid" in task.splits else "test")
+
+    @property
+    def direction(self) -> str:
+        return f"the {self.split} {self.metric}, the {'more' if self.goal == 'max' else 'less'} the better"
 
     @property
     def prunes_on(self) -> str:
@@ -73,15 +84,20 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def make(settings: Table, over: Sequence[str], **given: Any) -> Plan:
-    """A plan from what was given; where nothing is, the sampler, the total, the seed and the objective follow."""
+    """A plan from what was given; where nothing is, the sampler, the total, the seed and the objective follow.
+
+    What no trial could run is refused.
+    """
     base = resolve(settings)[0]
     varied = parse(over, to_table(base))
+    check_here(base)
     sampler = given.get("sampler") or ("grid" if all(axis.choices for axis in varied) else "tpe")
     trials = given.get("trials") or (len(grid(varied)) if sampler == "grid" else SAMPLED_TRIALS)
     task = make_task(base)
-    objective = Objective(task.headline, task.goal, "valid" if "valid" in task.splits else "test")
-    own = {"settings": settings, "over": over, "seed": base.seed, "objective": objective}
-    return convert({**given, **own, "sampler": sampler, "trials": trials}, Plan)
+    own = {"settings": settings, "over": over, "seed": base.seed, "objective": Objective.of(task)}
+    plan = convert({**given, **own, "sampler": sampler, "trials": trials}, Plan)
+    _check(plan, base, task)
+    return _evaluated(plan, base, task)
 
 
 def load(directory: Path, files: Sequence[str] = ()) -> Plan:
@@ -135,10 +151,15 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     return "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differ[:3])
 
 
-def check(plan: Plan) -> Plan:
-    """Refuse what no trial could run, before anything is made; the plan comes back with its evaluations set."""
-    base = resolve(plan.settings)[0]
-    task = make_task(base)
+def check_here(config: Config) -> None:
+    """Refuse a config that no trial could have, or none on this machine."""
+    if config.start is not None:
+        raise UsageError(f"start = {config.start}: the trials of a sweep begin with their seed; leave it out")
+    check_device(config)
+
+
+def _check(plan: Plan, base: Config, task: Task) -> None:
+    """Refuse what no trial could run: each value of each key, beside the settings of the others."""
     if plan.weights == "average" and Engine(base, task).average is None:
         raise UsageError(
             f"--weights average: {base.model.name} with these settings averages nothing; "
@@ -149,13 +170,28 @@ def check(plan: Plan) -> Plan:
             auto = (axis.key, value) == (rho.KEY, rho.AUTO)
             try:
                 changed = config(plan, {axis.key: "n/2" if auto else value})
+                check_here(changed)
                 own = task if changed.task == base.task else make_task(changed)
+                _check_objective(own, plan.objective)
                 if auto:
                     rho.lengths(changed, own)
                 if axis.key.startswith("model."):
                     build_model(changed, own)
             except ScornnError as error:
                 raise type(error)(f"--over {axis.text}: {error}") from None
+
+
+def _check_objective(task: Task, objective: Objective) -> None:
+    """Refuse trials that cannot be compared."""
+    own = Objective.of(task)
+    if own != objective:
+        raise UsageError(
+            f"{task.name} is judged by {own.direction}, and the sweep by {objective.direction}; expected one measure"
+        )
+
+
+def _evaluated(plan: Plan, base: Config, task: Task) -> Plan:
+    """The plan with evaluations set where its trials are to be pruned by them."""
     per_epoch = task.num_batches("train")
     total = base.length(per_epoch)
     few = total // (base.eval_every or per_epoch) < _EVALUATIONS // 2

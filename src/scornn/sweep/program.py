@@ -21,6 +21,7 @@ from scornn.sweep.storage import is_database, require_optuna, without_password
 from scornn.sweep.study import Trials, tickets
 from scornn.sweep.worker import Worker, write_best
 from scornn.train.distributed import default_threads, die_with_parent
+from scornn.train.progress import tell
 from scornn.train.run import fcntl_module
 from scornn.train.signals import StopRequest
 
@@ -46,7 +47,6 @@ def start(plan: Plan, directory: Path, *, quiet: bool = False, tensorboard: bool
     """Make a sweep in a new directory, or join the one that is there if it is the same."""
     require_optuna()
     fcntl_module()  # refused where there is no flock, before anything is made
-    plan = plans.check(plan)
     plan = msgspec.structs.replace(plan, trials=len(tickets(plan)))
     if (directory / plans.FILE).is_file():
         there = plans.load(directory, plan.settings.get("plugins", ()))
@@ -81,6 +81,7 @@ def resume(
     """
     require_optuna()
     kept = plans.load(directory, plugins)
+    plans.check_here(plans.config(kept, {}))
     plan = msgspec.structs.replace(kept, trials=trials or kept.trials, jobs=jobs or kept.jobs)
     if trials is not None and trials < kept.trials:
         raise UsageError(f"--trials {trials}: {directory} has {kept.trials} already; expected more")
@@ -120,7 +121,20 @@ def _run(trials: Trials, quiet: bool, tensorboard: bool | None) -> Result:
             number, code = Worker(trials, overview, tensorboard).run(), 0
         else:
             number, code = _Jobs(trials, overview, tensorboard).run()
+    if not number and not code and not joined() and (failure := _failure(trials)):
+        tell(f"scornn: {failure}", sys.stderr)
+        code = UsageError.exit_code
     return Result(trials.directory, number, write_best(trials), 128 + number if number else code)
+
+
+def _failure(trials: Trials) -> str:
+    """What to say where every trial failed; empty where one has a result."""
+    with trials.errors():
+        every = trials.all()
+    if any(trial.state.name != "FAIL" for trial in every):
+        return ""
+    outcome = every[0].user_attrs["outcome"]
+    return f"no trial in {trials.directory} could be run; trial {every[0].number}: {outcome}"
 
 
 class _Jobs:

@@ -16,26 +16,15 @@ _MOST_RUNNING = 4
 
 
 def settings(values: Mapping[str, Any]) -> str:
-    """Values by the last part of their keys, by as much of the key as tells them apart.
+    """Values by the names that people say.
 
     >>> settings({"optimizer.rest.lr": 0.001, "optimizer.recurrent.lr": 1e-05, "model.options.rho": "n/2"})
-    'rest.lr=0.001 recurrent.lr=1e-05 rho=n/2'
+    'rate = 0.001, rate of A = 1e-05, rho = n/2'
     """
-    names = short_names(list(values))
-    said = {names[key]: f"{value:.4g}" if isinstance(value, float) else value for key, value in values.items()}
-    return " ".join(f"{name}={value}" for name, value in said.items())
+    from scornn.report.settings import setting_name  # with matplotlib, when the first trial has ended
 
-
-def short_names(keys: list[str]) -> dict[str, str]:
-    """The ends of dotted keys, as long as they must be to differ."""
-    names = {}
-    for key in keys:
-        parts = key.split(".")
-        for length in range(1, len(parts) + 1):
-            names[key] = ".".join(parts[-length:])
-            if sum(f".{other}".endswith(f".{names[key]}") for other in keys) == 1:
-                break
-    return names
+    said = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in values.items()}
+    return ", ".join(f"{setting_name(key)} = {value}" for key, value in said.items())
 
 
 def outcome(word: str, value: float | None, metric: str) -> str:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from scornn import durable, plugins
+from scornn import plugins
 from scornn.errors import DataError, UsageError
 from scornn.report.runs import Run, Series, finite, mapping, read_object
 from scornn.report.runs import read as read_run
-from scornn.report.settings import differing
+from scornn.report.settings import differing, setting_name
 from scornn.sweep.plan import FILE, JOURNAL, Plan, axes, with_plugins
 from scornn.sweep.program import open_sweep
 from scornn.sweep.space import Value
@@ -71,7 +71,7 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def of(trials: Trials) -> Record:
     """From the study, and the run directories that can be seen from here."""
     with trials.errors():
-        begun = [trial for trial in trials.all() if trial.state.name != "WAITING"]
+        begun = [trial for trial in trials.all() if trial.state.name != "WAITING" or "run" in trial.user_attrs]
     runs = {trial.number: run for trial in begun if (run := _run(trials.run_path(trial))) is not None}
     made: dict[str, Any] = next((run.summary for run in runs.values() if run.summary), {})
     return Record(
@@ -103,20 +103,20 @@ def to_json(record: Record) -> str:
     return f'{head},\n  "trials": [\n{rows}\n  ]\n}}\n'
 
 
-def add(path: Path, results: Path) -> list[Path]:
-    """Keep a sweep, or those in the ``OUT`` of `scornn reproduce`, as ``results/sweeps/NAME.json``."""
+def made(path: Path, results: Path) -> dict[Path, str]:
+    """A sweep, or those in the ``OUT`` of `scornn reproduce`: the files ``results/sweeps/NAME.json``, to be written."""
     found = [path] if (path / FILE).is_file() else sorted(file.parent for file in path.glob(f"sweeps/*/{FILE}"))
     if found and read_object(path / "plan.json").get("scale") == "smoke":
         raise UsageError(f"{path} holds sweeps of the scale smoke: they are no result")
-    written = []
+    files = {}
     for directory in found:
         record = of(open_sweep(directory))
         ended = tuple(trial for trial in record.trials if trial.state != "running")
         if not record.best():
             raise UsageError(f"{directory}: no trial has come to its end yet")
-        written.append(durable.make_directory(results / "sweeps") / f"{directory.resolve().name}.json")
-        durable.write_text(written[-1], to_json(msgspec.structs.replace(record, trials=ended)))
-    return written
+        file = results / "sweeps" / f"{directory.resolve().name}.json"
+        files[file] = to_json(msgspec.structs.replace(record, trials=ended))
+    return files
 
 
 def read(path: Path, files: Sequence[str] = ()) -> Record:
@@ -149,12 +149,14 @@ def _run(path: Path) -> Run | None:
 
 def _entry(trials: Trials, trial: "FrozenTrial", run: Run | None) -> Entry:
     objective, weights = trials.plan.objective, trials.plan.weights
-    state = "interrupted" if trials.interrupted(trial) else trial.state.name.lower()
+    stopped = trial.state.name == "WAITING"  # it waits to go on
+    state = "running" if stopped else trial.state.name.lower()
+    word = "interrupted" if stopped or trials.interrupted(trial) else state
     return Entry(
         number=trial.number,
         values=dict(trial.params),
-        state=trial.state.name.lower(),  # type: ignore[arg-type]
-        outcome=str(trial.user_attrs.get("outcome", state)),
+        state=state,  # type: ignore[arg-type]
+        outcome=str(trial.user_attrs.get("outcome", word)),
         value=trial.value if trial.state.name == "COMPLETE" else None,
         test=trial.user_attrs.get("test"),
         steps=(run.last("steps") or run.last("step")) if run else None,
@@ -185,7 +187,7 @@ def _notes(trials: Trials, begun: list["FrozenTrial"], runs: dict[int, Run]) -> 
     swept = {axis.key for axis in trials.axes}
     other = [key for key in differing(list(runs.values())) if key not in swept and key not in _NOT_NAMED]
     if other:
-        notes.append(f"Settings that differ besides those of the sweep: {', '.join(other)}.")
+        notes.append(f"Settings that differ besides those of the sweep: {', '.join(map(setting_name, other))}.")
     return notes
 
 

@@ -15,6 +15,7 @@ from scornn.paper.presets import presets, resolve
 from scornn.paper.reproduce import limited, open_plan
 from scornn.paper.scale import Request, Scale, smoke
 from scornn.report.page import Cell, Prose, Section, Table, number, words
+from scornn.report.settings import setting_name
 from scornn.sweep import page, plan, program, record, rho
 from scornn.sweep.record import Entry, Record
 from scornn.train import tables
@@ -82,7 +83,7 @@ def _said(found: Record) -> str:
 
 
 def _words(trial: Entry) -> str:
-    return f"ρ = {trial.values[rho.KEY]} and a rate of A of {number(trial.values[RATE])}"
+    return f"ρ = {trial.values[rho.KEY]} and a {setting_name(RATE)} of {number(trial.values[RATE])}"
 
 
 def _by_rho(found: Record) -> Table:
@@ -96,4 +97,5 @@ def _by_rho(found: Record) -> Table:
         best = better((value for value in values if value is not None), default=None)
         rows.append([f"ρ = {r}", *(Cell(v) if v is not None and v == best else v for v in values)])
     metric = words(found.plan.objective.metric)
-    return Table(["", *(f"rate {number(rate)}" for rate in rates)], rows, f"Last test {metric} of each trial")
+    columns = ["", *(f"{setting_name(RATE)} {number(rate)}" for rate in rates)]
+    return Table(columns, rows, f"Last test {metric} of each trial")

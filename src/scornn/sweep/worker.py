@@ -74,6 +74,8 @@ class Worker:
             twin = next((t for t in trials.best(1 << 30) if t.user_attrs.get("config") == same), None)
             if twin is not None:
                 word = f"{chosen}as trial {twin.number}, which has the same settings"
+                with trials.errors():
+                    trial.set_user_attr("test", twin.user_attrs.get("test"))
                 trials.close(trial_id, "COMPLETE", word, twin.value)
                 return 0
             if self._gives_up(trial, attempt, path):

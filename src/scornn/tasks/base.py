@@ -10,6 +10,9 @@ import msgspec
 import torch
 from torch import Tensor
 
+OF_A_BATCH = "first batch sha256"
+"""In the fingerprint of data that is taken from what a task gives, and not from files."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -68,8 +71,9 @@ class Task(ABC):
     baseline: float | None
     """The loss of the naive strategy that a model must beat."""
     headline: str
-    """The key of the metric that people compare, and whether more of it is better."""
+    """The key of the metric that people compare."""
     goal: Literal["max", "min"]
+    """Whether more or less of it is better."""
 
     about: str = ""
     """What a reader must know to read its figures; ``{steps}`` stands for the length T, or nothing."""
@@ -108,7 +112,7 @@ class Task(ABC):
             digest.update(tensor.contiguous().numpy().tobytes())
         if batch.lengths is not None:
             digest.update(torch.as_tensor(batch.lengths, dtype=torch.int64).numpy().tobytes())
-        return f"first batch sha256 {digest.hexdigest()}"
+        return f"{OF_A_BATCH} {digest.hexdigest()}"
 
     def num_batches(self, split: str) -> int:
         """Batches in one pass over a split."""

@@ -139,7 +139,8 @@ def make(config: TaskConfig, seed: int, data: Path | None = None) -> Task:
     except msgspec.ValidationError as error:
         raise UsageError(f"task {entry.tag}: {error}") from None
     make_it: Callable[[TaskConfig, int, Path | None], Task] = entry.kind
-    with faults_told(entry.kind, entry.name, "cannot be made"):
+    without = "" if data is not None else " (no --data was given)"
+    with faults_told(entry.kind, entry.name, f"cannot be made{without}"):
         made = make_it(config, seed, data)
     made.name = entry.name
     return made

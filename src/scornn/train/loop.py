@@ -173,11 +173,9 @@ class Trainer:
         ledger.step += 1
         ledger.window = [ledger.window[0] + outcome.loss, ledger.window[1] + 1]
         ledger.seconds += time.perf_counter() - begun
-        last = ledger.step == self.total
-        if last or ledger.step % self.config.log_every == 0:
-            self._record("train", {"loss": ledger.window[0] / ledger.window[1]}, self.engine.orthogonality())
-            ledger.window = [0.0, 0.0]
-        ledger.evaluate = last or self._due(ledger.step)
+        if ledger.step % self.config.log_every == 0:
+            self._record_window()
+        ledger.evaluate = ledger.step == self.total or self._due(ledger.step)
         self.display.stepped(ledger.step, outcome.loss)
         return outcome.stop
 
@@ -196,6 +194,11 @@ class Trainer:
             if results is None:
                 return False
             found[weights] = results
+        self.ledger.reached = bool(self.config.stop_when) and all(
+            self._reached(found["raw"]["test"][name], name) for name in self.config.stop_when
+        )
+        if self.ledger.reached or self.ledger.step >= self.total:
+            self._record_window()  # no step of a run that ends here is missing
         improved = False
         for weights, results in found.items():
             orthogonality = self.engine.orthogonality(weights)
@@ -211,9 +214,6 @@ class Trainer:
         if self.run_directory:
             self.run_directory.flush_metrics()
         self.ledger.evaluate = False
-        self.ledger.reached = bool(self.config.stop_when) and all(
-            self._reached(name, value) for name, value in self.config.stop_when.items()
-        )
         self.display.evaluated(found["raw"], self.engine.orthogonality(), found.get("average"))
         return improved
 
@@ -250,6 +250,13 @@ class Trainer:
         if chosen:
             standing.kept_best = self.ledger.step
         return chosen
+
+    def _record_window(self) -> None:
+        """The mean training loss of the steps since the last such line, where there are any."""
+        total, count = self.ledger.window
+        if count:
+            self._record("train", {"loss": total / count}, self.engine.orthogonality())
+            self.ledger.window = [0.0, 0.0]
 
     def _record(
         self, split: str, metrics: Metrics, orthogonality: float | None, weights: Weights | None = None
@@ -332,11 +339,11 @@ class Trainer:
     def _better(self, new: float, old: float) -> bool:
         return new > old if self.task.goal == "max" else new < old
 
-    def _reached(self, name: str, value: float) -> bool:
+    def _reached(self, found: float, name: str) -> bool:
         """Losses and a headline to be minimised count downwards, every other metric upwards."""
-        found = self.ledger.raw.final["test"][name]
+        wanted = self.config.stop_when[name]
         downwards = name == "loss" or (name == self.task.headline and self.task.goal == "min")
-        return found <= value if downwards else found >= value
+        return found <= wanted if downwards else found >= wanted
 
     def _check_stop_when(self) -> None:
         for name in self.config.stop_when:

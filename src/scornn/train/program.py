@@ -1,9 +1,7 @@
 """Start a run, resume one, evaluate one: the loop with everything that stands around it."""
 
 import hashlib
-import json
 import os
-import shlex
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -21,7 +19,7 @@ from scornn.train.config import Config, to_json, to_table
 from scornn.train.engine import Engine, Weights, make_task
 from scornn.train.loop import Trainer
 from scornn.train.progress import Figures, Shown, Silent
-from scornn.train.run import Run, place, read_config
+from scornn.train.run import Run, no_way_on, place, read_config
 from scornn.train.weights import Stored
 from scornn.train.weights import find as find_weights
 
@@ -60,7 +58,7 @@ def start(
     """
     write_board = board.wanted(tensorboard)
     config, weights = _weights_of(start_from, config, start_weights)
-    _check_device(config)
+    check_device(config)
     with closing(distributed.start(config.device)) as world:
         trainer = Trainer(config, _task(config), world)  # refuses data, sizes and options before a directory is made
         if weights is not None:
@@ -88,7 +86,8 @@ def resume(
     """
     write_board = board.wanted(tensorboard)
     config = read_config(path, plugins)
-    if config.start is not None and not checkpoint.steps(path / "checkpoints"):
+    begun = checkpoint.steps(path / "checkpoints") or (path / "summary.json").exists()
+    if config.start is not None and not begun:
         raise CheckpointError(
             f"{path} ended before the weights of {config.start}, which it starts from, were saved in it; "
             "train it again with --start-from"
@@ -99,7 +98,7 @@ def resume(
         config = msgspec.structs.replace(config, data=str(data))
     if device is not None:
         config = msgspec.structs.replace(config, device=device)
-    _check_device(config)
+    check_device(config)
     with closing(distributed.start(config.device)) as world:
         trainer = Trainer(config, _task(config), world)
         return _train(trainer, path, True, display or (Silent if quiet else Shown), write_board)
@@ -176,8 +175,13 @@ def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[
         if weights != "raw":
             raise UsageError(f"--start-weights {weights}: expected --start-from with the run that has them")
         return config, None
-    read_config(source)
-    saved = find_weights(source, weights=weights)
+    plugins: Sequence[str] = ()
+    try:
+        read_config(source)
+    except UsageError:  # its own files may have moved, and are those of this run then
+        plugins = config.plugins
+        read_config(source, plugins)
+    saved = find_weights(source, weights=weights, plugins=plugins)
     digest = hashlib.sha256()
     for name, tensor in sorted(saved.tensors.items()):
         digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
@@ -206,14 +210,15 @@ def _begin_with(weights: Stored, engine: Engine) -> None:
 
 def _task(config: Config) -> tasks.Task:
     torch.set_num_threads(config.threads)
-    _check_device(config)
+    check_device(config)
     if config.device == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
     return make_task(config)
 
 
-def _check_device(config: Config) -> None:
+def check_device(config: Config) -> None:
+    """Refuse a config for a device that is not here."""
     if _lacks_device(config):
         raise UsageError(
             "device = cuda: PyTorch finds no GPU here; expected --device cpu, or a PyTorch and a driver with CUDA"
@@ -244,8 +249,7 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_bo
                     parameters, step = trainer.engine.parameter_count(), trainer.ledger.step
                     shown.say(f"{parameters:,} parameters, at step {step:,}, in {path}")
                     shown.say("nothing is left to do; --iterations or --epochs give the run a later end")
-                summary = json.loads((path / "summary.json").read_bytes())
-                return Result(path, 0, summary, trainer.world.first)
+                return Result(path, 0, trainer.summary(), trainer.world.first)
         trainer.world.from_first(lambda: _open(trainer, run, saved, display))
         if saved is None and trainer.config.start is not None:
             trainer.save()  # the run no longer needs the other one
@@ -282,10 +286,7 @@ def _newest(trainer: Trainer, run: Run, there: bool) -> int | None:
     saved = checkpoint.newest(run.checkpoints, trainer.warn)
     if saved is None:
         if (run.path / "summary.json").exists():  # of a recorded result, or of a run whose checkpoints were deleted
-            raise CheckpointError(
-                f"{run.path} has results but no checkpoint to go on from, and to train it again would replace them; "
-                f"`scornn train --config {shlex.quote(str(run.path / 'config.json'))} --out NEW` makes another run"
-            )
+            raise CheckpointError(f"{run.path} has results, but no checkpoint to go on from: {no_way_on(run.path)}")
         return None
     run.check_metrics(saved.state["metrics_bytes"])
     return saved.step

@@ -87,6 +87,12 @@ def place(config: Config, out: Path | None, *, join: bool = False) -> tuple[Path
     )
 
 
+def no_way_on(path: Path) -> str:
+    """What there is to do where results are there and no checkpoint: a recorded result, or a run without its own."""
+    again = f"scornn train --config {shlex.quote(str(path / 'config.json'))} --out NEW"
+    return f"to train it again would replace its results; `{again}` makes another run"
+
+
 def _holds_another(config: Config, path: Path) -> bool:
     try:
         return config_hash(read_config(path)) != config_hash(config)
@@ -101,7 +107,7 @@ def _is_empty(path: Path) -> bool:
 
 def _is_finished(path: Path, step: int | None = None) -> bool:
     summary = durable.read_object(path / "summary.json")
-    return summary.get("finished") is True and step in (None, summary["steps"])
+    return summary.get("finished") is True and step in (None, summary.get("steps"))
 
 
 def _refuse_held(path: Path) -> None:

@@ -25,7 +25,7 @@ from scornn.train.config import Config, to_table
 from scornn.train.engine import Weights
 from scornn.train.ledger import Ledger
 from scornn.train.loop import check_belongs
-from scornn.train.run import read_config, with_plugins
+from scornn.train.run import no_way_on, read_config, with_plugins
 
 FILE = "weights.safetensors"
 FORMAT = "scornn-1"
@@ -80,6 +80,8 @@ def find(path: Path, *, best: bool = False, weights: Weights = "raw", plugins: S
     if newest is None:
         if (path / FILE).is_file():
             return _asked_for(read(path / FILE, plugins), best, weights)
+        if (path / "summary.json").exists():
+            raise CheckpointError(f"{path} has results, but no checkpoint and no {FILE}: {no_way_on(path)}")
         again = shlex.quote(str(path))
         raise CheckpointError(f"{path} has no checkpoint yet and no {FILE}; train it with `scornn resume {again}`")
     saved = newest
