@@ -1,4 +1,4 @@
-"""The rung on the C++ kernel of ``csrc/``: threads, memory and autograd around its C interface.
+"""The rung on the C++ kernel of ``csrc/``: shards, memory and autograd around its C interface.
 
 The batch is cut into shards of rows, one for each thread; a shard goes through all time steps without waiting for
 the others. Each shard sums its own gradients of W, U, b and V; the sums are added in the order of the shards, so that
@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -32,6 +29,7 @@ from scornn.ops.rung import (
     empty_states,
     recurrence_operator,
 )
+from scornn.ops.workers import Workers
 
 GATES = {"lstm": 4, "gru": 3, "goru": 3}
 """How many times n rows W and U have; b has 4n of them all."""
@@ -55,65 +53,7 @@ def _library() -> library.Library:
     return loaded
 
 
-class _Workers:
-    """The threads that tasks are handed to.
-
-    PyTorch's own, where its OpenMP runtime has the entry point of GCC's: they go on spinning for milliseconds after
-    each of its operations, and would take a core from any others. A process forked from one that used them hangs when
-    it does so again, so a forked child uses threads of Python.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
-        self._openmp = getattr(ctypes.CDLL(torch._C.__file__), "GOMP_parallel", None)
-        if self._openmp is not None:
-            self._openmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
-            self._openmp.restype = None
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forked)
-
-    def _forked(self) -> None:
-        self._lock, self._pool, self._openmp = threading.Lock(), None, None
-
-    def run(self, tasks: list[library.Task], keep: object) -> None:
-        """Run all tasks, each in a thread of its own where there are enough, and raise if one of them fails.
-
-        ``keep`` holds the memory that the tasks point into. A signal may raise here while threads of the pool are
-        still at work, so each of them holds on to it too: nothing is freed under a running task.
-        """
-        kernel, count = _library(), len(tasks)
-        array = (library.Task * count)(*tasks)
-        shared = library.Tasks(array, count, 0)
-        address = ctypes.addressof(shared)
-        if count <= 1:
-            kernel.work(address)
-        elif self._openmp is not None:
-            self._openmp(kernel.work, address, count, 0)
-        else:
-            with self._lock:
-                if self._pool is None:
-                    self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="scornn")
-                pool = self._pool
-            try:
-                others = [pool.submit(_work, kernel.work, address, (shared, array, tasks, keep)) for _ in tasks[1:]]
-                kernel.work(address)
-                for other in others:
-                    other.result()
-            except BaseException:
-                self._pool = None  # a signal that raises inside submit can leave a lock of the pool taken for ever
-                raise
-        for task in array:
-            if task.status:
-                error = MemoryError if task.status == 1 else RuntimeError
-                raise error(f"the native kernel failed: {library.STATUS.get(task.status, task.status)}")
-
-
-def _work(work: Callable[[int], None], address: int, keep: object) -> None:
-    work(address)
-
-
-_workers = _Workers()
+_workers = Workers()
 
 
 def _shards(batch: int, flops: float, batch_sizes: Tensor | None) -> list[tuple[int, int]]:
@@ -237,7 +177,7 @@ class Call:
 
     def forward(self) -> None:
         sequence = ctypes.pointer(self.sequence)
-        _workers.run([library.Task(sequence, None, *rows) for rows in self.shards], self)
+        _workers.run(_library().work, [library.Task(sequence, None, *rows) for rows in self.shards], self)
 
     def backward(
         self,
@@ -272,7 +212,7 @@ class Call:
                 output=address(output), output_stride=strides, factor=by_factor, **others, **sums
             )
             tasks.append(library.Task(sequence, ctypes.pointer(gradients), *rows))
-        _workers.run(tasks, (self, output, parts, incoming, made))
+        _workers.run(_library().work, tasks, (self, output, parts, incoming, made))
         if not parts:  # an empty batch
             parts = [[None if p is None else p.new_zeros(p.shape) for p in weights]]
         for part in parts[1:]:
