@@ -70,7 +70,6 @@ def test_one_that_keeps_it() -> None:
         ({"baseline": torch.tensor(0.5)}, r"baseline is tensor\(0\.5.*\), Tensor; expected a finite float"),
         ({"baseline": math.nan}, "baseline is nan, float; expected a finite float, or None"),
         ({"baseline": "not there"}, "baseline is 'not there', str; expected a finite float, or None"),
-        ({"output_size": 3}, "output_size is 3, but its class says 2, which `scornn.load` would take"),
         ({"inputs": torch.zeros(5, 3, 1, requires_grad=True)}, r"without a gradient; got .*detach\(\)"),
         ({"loss": (torch.tensor(1.0), 3)}, r"loss\(\) has no gradient; expected a sum that depends on the outputs"),
         ({"batch": (1, 2)}, "expected a Batch; got tuple"),

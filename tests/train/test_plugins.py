@@ -120,20 +120,27 @@ def test_installed_packages_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert asked == ["mine"]
 
 
-def test_a_task_may_know_its_sizes_from_its_data_alone() -> None:
+def test_a_task_may_know_its_sizes_from_its_data_alone(tmp_path: Path) -> None:
+    """Its network is loaded without them, also where an instance differs from what its class says."""
     text = Path("first.py").read_text()
     sizes = 'input_size, output_size, read = 1, 2, "last"'
     assert sizes in text
-    own = text.replace(sizes, 'read = "last"')
+    own = text.replace(sizes, 'read, output_size = "last", 7')
     own = own.replace(
         "        self.config = config\n",
-        "        self.config = config\n        self.input_size, self.output_size = 1, 2\n",
+        "        self.config = config\n"
+        "        self.input_size, self.output_size = map(int, Path('sizes').read_text().split())\n",
     )
-    Path("first.py").write_text(own)
+    Path("first.py").write_text("from pathlib import Path\n" + own)
+    Path("sizes").write_text("1 2")
     command = "train first --plugin first.py --iterations 2 --threads 1 --tensorboard off --quiet --out run"
     assert main(command.split()) == 0
-    network = scornn.load("run")
-    assert (network.task.input_size, network.task.output_size, network.task.read) == (1, 2, "last")
+    Path("sizes").unlink()
+    assert main(["export", "run", "--to", "safetensors", "--out", "one.safetensors"]) == 0
+    checkpoint = max(Path("run/checkpoints").iterdir())
+    for path in ("run", checkpoint, "one.safetensors"):
+        task = scornn.load(path).task
+        assert (task.name, task.input_size, task.output_size, task.read) == ("first", 1, 2, "last")
 
 
 def test_a_task_that_cannot_be_made_is_named_with_its_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,46 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import cast, get_args
 
 import torch
 
 from scornn.deploy.frozen import Frozen
 from scornn.errors import UsageError
 from scornn.nn import SequenceModel
+from scornn.tasks import TaskForm
 from scornn.tasks.catalogue import find as find_task
 from scornn.tasks.catalogue import name_of
 from scornn.train.engine import Weights, build_model, make_task
 from scornn.train.weights import Stored, find
 
 
-@dataclass(frozen=True)
-class Task:
-    """What a network was trained for, without its data.
-
-    Args:
-        name: as on the command line.
-        input_size: m of an input ``(T, B, m)``.
-        output_size: p of an output.
-        read: ``all``, outputs ``(T, B, p)``; or ``last``, outputs ``(B, p)``.
-        headline: the metric that people compare.
-        goal: whether more of it is better.
-    """
-
-    name: str
-    input_size: int
-    output_size: int
-    read: Literal["all", "last"]
-    headline: str
-    goal: Literal["max", "min"]
-
-
 class Network(SequenceModel):
     """The network of a run. ``task`` tells inputs and outputs, ``stored`` where the weights come from."""
 
-    task: Task
+    task: TaskForm
     stored: Stored
 
     def frozen(self, *, plain: bool = False) -> Frozen:
@@ -81,13 +60,12 @@ def load(
 
 def of(stored: Stored, device: torch.device | str = "cpu") -> Network:
     """The network that stored weights belong to."""
-    name = name_of(stored.config.task)
-    kind, members = find_task(name).kind, [field.name for field in fields(Task)][1:]
-    # A task of one's own may know its sizes from its data alone.
-    said = kind if all(hasattr(kind, member) for member in members) else make_task(stored.config)
-    task = Task(name, *(getattr(said, member) for member in members))
+    config, name = stored.config, name_of(stored.config.task)
+    # Without the form, as in runs of before it was kept: a task may know its sizes from its data alone.
+    task = stored.task or TaskForm.of(name, find_task(name).kind) or TaskForm.of(name, make_task(config))
+    assert task is not None
     with torch.random.fork_rng(devices=[]):  # building draws weights, which are then replaced
-        network = cast(Network, build_model(stored.config, cast(Any, task), Network))
+        network = cast(Network, build_model(config, task, Network))
     stored.put_into(network)
     network.task, network.stored = task, stored
     return network.to(device).eval()

@@ -1,7 +1,7 @@
 """The problems of the paper, and the catalogue that others are entered into."""
 
 from scornn.tasks.adding import Adding, AddingConfig
-from scornn.tasks.base import Batch, Task, TaskConfig
+from scornn.tasks.base import Batch, Task, TaskConfig, TaskForm
 from scornn.tasks.catalogue import TASKS, make, task
 from scornn.tasks.contract import check
 from scornn.tasks.copying import Copying, CopyingConfig
@@ -21,6 +21,7 @@ __all__ = [
     "SpeechConfig",
     "Task",
     "TaskConfig",
+    "TaskForm",
     "check",
     "make",
     "task",

@@ -4,7 +4,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import torch
@@ -126,6 +126,32 @@ class Task(ABC):
             raise IndexError(f"step must be in 0 .. {self.num_batches(split) - 1} of {split!r}, got {step}")
         first = step * self.batch_size(split)
         return range(first, min(first + self.batch_size(split), self.size(split)))
+
+
+class TaskForm(msgspec.Struct, frozen=True):
+    """What of a task outlives its data, kept with every checkpoint: what its network takes and gives.
+
+    Args:
+        name: as on the command line.
+        input_size: m of an input ``(T, B, m)``.
+        output_size: p of an output.
+        read: ``all``, outputs ``(T, B, p)``; or ``last``, outputs ``(B, p)``.
+        headline: the metric that people compare.
+        goal: whether more of it is better.
+    """
+
+    name: str
+    input_size: Annotated[int, msgspec.Meta(ge=1)]
+    output_size: Annotated[int, msgspec.Meta(ge=1)]
+    read: Literal["all", "last"]
+    headline: str
+    goal: Literal["max", "min"]
+
+    @classmethod
+    def of(cls, name: str, task: Task | type[Task]) -> "TaskForm | None":
+        """That of a task, or of a class of tasks; None where the class leaves a member to its instances."""
+        members: list[Any] = [getattr(task, member, None) for member in cls.__struct_fields__[1:]]
+        return None if None in members else cls(name, *members)
 
 
 class TaskConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="name"):

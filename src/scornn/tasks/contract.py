@@ -33,12 +33,6 @@ def check(task: Task) -> None:
     for split in task.splits:
         with faults_told(type(task), task.name, f"fails on its first batch of {split}"):
             _check_split(task, split)
-    for member in ("input_size", "output_size", "read", "headline", "goal"):
-        if (of_class := getattr(type(task), member, None)) is not None and of_class != getattr(task, member):
-            raise UsageError(
-                f"the task {task.name}: {member} is {getattr(task, member)!r}, but its class says {of_class!r}, which "
-                "`scornn.load` would take; leave it out of the class, or make a task of each"
-            )
 
 
 def _typed(found: object) -> str:

@@ -27,7 +27,7 @@ from scornn.nn import SequenceModel
 from scornn.nn.caching import cached
 from scornn.nn.catalogue import MODELS, build, options_of, parameter_count
 from scornn.optim import RMSprop, StiefelStep, parameter_groups
-from scornn.tasks import Task
+from scornn.tasks import Task, TaskForm
 from scornn.tasks.catalogue import faults_told
 from scornn.tasks.contract import take
 from scornn.train.config import Average, Config, StepRule
@@ -52,7 +52,7 @@ def make_task(config: Config) -> Task:
     return tasks.make(config.task, config.seed, Path(config.data) if config.data else None)
 
 
-def build_model(config: Config, task: Task, network: type[SequenceModel] = SequenceModel) -> SequenceModel:
+def build_model(config: Config, task: Task | TaskForm, network: type[SequenceModel] = SequenceModel) -> SequenceModel:
     """The network of a config, freshly drawn from the global random generator."""
     model = config.model
     options: dict[str, Any] = dict(model.options)

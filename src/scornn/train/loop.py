@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from scornn import ops, plugins
 from scornn.errors import CheckpointError, DivergedError, UsageError
-from scornn.tasks import Task, check
+from scornn.tasks import Task, TaskForm, check
 from scornn.tasks.catalogue import name_of
 from scornn.train import checkpoint, progress, provenance, state
 from scornn.train.config import Config, build, config_hash, differences, to_table
@@ -287,6 +289,7 @@ class Trainer:
             "config_hash": config_hash(self.config),
             "numerics": self._numerics(),
             "data": self._data,
+            "task": msgspec.to_builtins(TaskForm.of(name_of(self.config.task), self.task)),
             "ledger": self.ledger.to_table(),
             "kept_best": self.ledger.raw.kept_best,
             "metrics_bytes": run.sync_metrics(),

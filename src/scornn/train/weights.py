@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
@@ -20,6 +21,7 @@ from torch import Tensor
 from scornn import durable
 from scornn.errors import CheckpointError
 from scornn.nn.model import SequenceModel
+from scornn.tasks import TaskForm
 from scornn.train import checkpoint, progress, state
 from scornn.train.config import Config, to_table
 from scornn.train.engine import Weights
@@ -47,6 +49,8 @@ class Stored:
     summary: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, str] = field(default_factory=dict)
     """The fingerprint of the data that they were trained on, where it is known."""
+    task: TaskForm | None = None
+    """What they were trained for; None where they were written before it was kept."""
     changed: bool = False
 
     def put_into(self, network: SequenceModel) -> None:
@@ -108,6 +112,7 @@ def to_bytes(stored: Stored) -> bytes:
         "best": json.dumps(stored.best),
         "summary": json.dumps(dict(stored.summary)),
         **({"changed": "true"} if stored.changed else {}),
+        **({"task": msgspec.json.encode(stored.task).decode()} if stored.task else {}),
     }
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in stored.tensors.items()}
     return safetensors.torch.save(tensors, {**header, "sha256": _digest(header, tensors)})
@@ -143,7 +148,8 @@ def read(path: Path, plugins: Sequence[str] = ()) -> Stored:
         kind: Weights = "average" if header["weights"] == "average" else "raw"
         config, summary = with_plugins(json.loads(header["config"]), plugins), json.loads(header["summary"])
         best, changed = json.loads(header["best"]) is True, header.get("changed") == "true"
-        return Stored(path, config, int(header["step"]), tensors, kind, best, summary, changed=changed)
+        task = msgspec.json.decode(header["task"], type=TaskForm) if "task" in header else None
+        return Stored(path, config, int(header["step"]), tensors, kind, best, summary, changed=changed, task=task)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: its header is damaged: {error!r}") from None
 
@@ -167,4 +173,8 @@ def _stored(saved: checkpoint.Checkpoint, config: Config, weights: Weights, best
         )
         raise CheckpointError(f"{saved.path} has no averaged weights: {why}")
     summary, data = durable.read_object(run / "summary.json"), saved.state.get("data", {})
-    return Stored(saved.path, config, saved.step, tensors, weights, best, summary, data)
+    try:
+        task = msgspec.convert(saved.state["task"], TaskForm) if "task" in saved.state else None
+    except msgspec.ValidationError as error:
+        raise CheckpointError(f"{saved.path}: what it says of its task is damaged: {error}") from None
+    return Stored(saved.path, config, saved.step, tensors, weights, best, summary, data, task=task)
