@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)  # xdist runs one worker on each core
+    os.environ["OMP_NUM_THREADS"] = "1"  # for the programs that tests start: threads of two that wait spin
     hypothesis.settings.register_profile("scornn", deadline=None, derandomize=True)  # a busy machine is no failure
     hypothesis.settings.load_profile("scornn")
 

@@ -90,7 +90,6 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SCORNN_DATA", DATA)
     monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr("scornn.train.watch.WATCHERS", {})
     namespace: dict[str, object] = {"__name__": "__main__"}
     for language, block in blocks(page):

@@ -152,7 +152,12 @@ def test_settings_beyond_the_paper_say_what_differs_and_are_never_a_default() ->
         *(
             f"{task}-{kind}"
             for task in ("mnist", "pmnist")
-            for kind in ("scornn-170-held", "scornn-170-mlp", "lstm-128-recipe")
+            for kind in (
+                "scornn-170-held",
+                "scornn-512-held",
+                "scornn-170-mlp",
+                "lstm-128-recipe",
+            )
         ),
         *(f"pmnist-linear-memory-{kind}" for kind in ("512-mlp", "784-deep", "784-short", "784-wide")),
         *(f"{task}-memory-blocks-192-strided" for task in ("mnist", "pmnist")),
