@@ -49,6 +49,12 @@ def load_remembered(table: Mapping[str, Any]) -> list[str]:
     return list(paths)
 
 
+def without_places(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A config for others to read: where its data and its plugins lay is nobody's business."""
+    names = [Path(file).name for file in table.get("plugins") or ()]
+    return {**table, "data": None, **({"plugins": names} if names else {})}
+
+
 def digest(paths: Iterable[str]) -> str:
     """What identifies the code of plugins: the names of the files and a sha256 of each, as it was when it was run."""
     return ", ".join(f"{Path(path).name} {(_digests.get(path) or durable.sha256_file(path))[:12]}" for path in paths)

@@ -28,7 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def whole(preset: str, seed: int = 5544, **more: Any) -> dict[str, Any]:
     """The config of a run of a preset, as the trainer writes it."""
-    return {**match.whole(preset), "seed": seed, "data": "/home/somebody/data", **more}
+    places = {"data": "/home/somebody/data", "plugins": ["/home/somebody/mine.py"]}
+    return {**match.whole(preset), "seed": seed, **places, **more}
 
 
 @pytest.fixture
@@ -59,6 +60,7 @@ def test_runs_are_copied_small_and_without_paths(results: Path) -> None:
     for run in results.glob("copying-*"):
         assert {p.name for p in run.iterdir()} <= {"config.json", "metrics.jsonl", "summary.json", "spectrum.json"}
         assert (run / "metrics.jsonl").stat().st_size <= record.LARGEST
+        assert json.loads((run / "config.json").read_text())["plugins"] == ["mine.py"]
     assert (results / "copying-1000-scornn-190-s1" / "spectrum.json").is_file()
     assert not (results / "copying-1000-lstm-68-s5544" / "spectrum.json").exists()
 

@@ -24,6 +24,7 @@ from scornn.paper.items import ITEMS, MAIN
 from scornn.paper.page import counted, difference
 from scornn.paper.results import Number, Results, collect, label, spread
 from scornn.paper.verdict import ENOUGH, OTHER
+from scornn.plugins import without_places
 from scornn.report import spectrum
 from scornn.report.models import label_and_about
 from scornn.report.page import duration, number, words
@@ -86,9 +87,8 @@ def _entry(run: Path, results: Path) -> _Entry:
             f"{run} would take the place of {target}, a run of other settings: {', '.join(differ)}; give it a name of "
             f'its own ("name" in its config.json), or remove the other first'
         )
-    # Where the data lay is nobody's business, and no part of the result.
     files = {
-        "config.json": durable.json_bytes({**read.config, "data": None}),
+        "config.json": durable.json_bytes(without_places(read.config)),
         "summary.json": durable.json_bytes(read.summary),
         "metrics.jsonl": thinned((run / "metrics.jsonl").read_text(encoding="utf-8", errors="replace")).encode(),
     }

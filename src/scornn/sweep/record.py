@@ -89,9 +89,7 @@ def to_json(record: Record) -> str:
     """As a file: curves of few points, and nothing of where it was made."""
     table = msgspec.to_builtins(record)
     table["plan"] |= {"storage": JOURNAL, "jobs": 1, "threads": None}
-    settings = table["plan"]["settings"] = table["plan"]["settings"] | {"data": None}
-    if settings.get("plugins"):
-        settings["plugins"] = [Path(file).name for file in settings["plugins"]]
+    table["plan"]["settings"] = plugins.without_places(table["plan"]["settings"])
     del table["directory"]
     for trial in table["trials"]:
         del trial["run"]
