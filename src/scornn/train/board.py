@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scornn.errors import UsageError, not_installed
-from scornn.train.watch import Write
+from scornn.train.watch import Write, scalars
 
 
 def wanted(asked: bool | None) -> bool:
@@ -20,14 +20,12 @@ def wanted(asked: bool | None) -> bool:
 
 @contextmanager
 def opened(directory: Path, step: int) -> Iterator[Write]:
-    """Writes each record's numbers under ``tensorboard/``, as ``metric/split``."""
+    """Writes each record's numbers under ``tensorboard/``."""
     from torch.utils.tensorboard.writer import SummaryWriter
 
     def write(record: Mapping[str, Any]) -> None:
-        curve = "-".join(str(record[key]) for key in ("split", "weights") if key in record)
-        for name, value in record.items():
-            if isinstance(value, float):
-                writer.add_scalar(f"{name}/{curve}", value, record["step"])
+        for name, value in scalars(record).items():
+            writer.add_scalar(name, value, record["step"])
 
     with closing(SummaryWriter(str(directory), purge_step=step + 1)) as writer:
         yield write

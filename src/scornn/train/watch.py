@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 Write = Callable[[Mapping[str, Any]], None]
-"""Gets a line of ``metrics.jsonl``: step, epoch, split, the metrics, seconds."""
+"""Gets a line of ``metrics.jsonl``: step, epoch, split, weights where they are averaged, the metrics, seconds."""
 
 Watcher = Callable[[Path, dict[str, Any]], AbstractContextManager[Write]]
 """From a run's directory and its config: a context, open while the run trains, that gives a :data:`Write`."""
@@ -31,6 +31,17 @@ def watcher(make: Watcher) -> Watcher:
     """
     WATCHERS[f"{make.__module__}.{make.__qualname__}"] = make
     return make
+
+
+def scalars(record: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a record by ``metric/split``; those of averaged weights have names of their own.
+
+    Example:
+        >>> scalars({"step": 5, "split": "test", "weights": "average", "loss": 0.5})
+        {'loss/test-average': 0.5}
+    """
+    curve = "-".join(record[key] for key in ("split", "weights") if key in record)
+    return {f"{name}/{curve}": value for name, value in record.items() if isinstance(value, float)}
 
 
 def opened(run: Path, config: dict[str, Any], stack: ExitStack, warn: Callable[[str], None]) -> Iterator[Write]:
