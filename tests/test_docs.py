@@ -15,6 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from scornn.cli import main
@@ -91,6 +92,10 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("SCORNN_DATA", DATA)
     monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("scornn.train.watch.WATCHERS", {})
+    (tmp_path / "mine").mkdir()  # arrays for pages that do not make any themselves
+    for split in ("train", "test"):
+        np.save(tmp_path / "mine" / f"{split}_x.npy", np.linspace(-1, 1, 120).reshape(12, 10))
+        np.save(tmp_path / "mine" / f"{split}_y.npy", np.arange(12) % 3)
     namespace: dict[str, object] = {"__name__": "__main__"}
     for language, block in blocks(page):
         if language == "python":

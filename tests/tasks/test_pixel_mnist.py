@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from scornn import tasks
-from scornn.data import mnist
+from scornn.data import draws, mnist
 from scornn.tasks import PixelMnist, PixelMnistConfig
 
 
@@ -34,7 +34,7 @@ def test_split_of_the_paper(shared_data: Path, images: mnist.Images) -> None:
     assert valid.inputs.max() == 1
     test = task.batch("test", 3, 3)
     assert torch.equal(test.targets, torch.from_numpy(images.test_labels[7_500:].astype(np.int64)))
-    order = np.concatenate([np.arange(55_000)[task._epoch_order(4)]])
+    order = draws.permutation(task.seed, "mnist/train", 4, 55_000)  # that of the runs on record
     assert sorted(order.tolist()) == list(range(55_000))
     labels = torch.cat([task.batch("train", 4, step).targets for step in range(5)])
     assert torch.equal(labels, torch.from_numpy(images.train_labels[5_000:][order].astype(np.int64)))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from scornn.cli._options import at_least_one, flag, option, parse, task_names
+from scornn.errors import UsageError
 
 _WIDTH, _INDENT = 100, 15
 
@@ -29,9 +30,11 @@ class Flags:
 def main(argv: list[str]) -> int:
     flags = parse(Flags, argv, "models", __doc__)
     if flags.task is not None:
+        from scornn.tasks import TaskForm
         from scornn.tasks.catalogue import find
 
-        find(flags.task)
+        if TaskForm.of(flags.task, find(flags.task).kind) is None:
+            raise UsageError(f"--task {flags.task}: its sizes are those of your files; `scornn train` counts them")
     at_least_one(hidden=flags.hidden)
     models = describe(flags.task, flags.hidden)
     if flags.json:

@@ -1,6 +1,7 @@
-"""The problems of the paper, and the catalogue that others are entered into."""
+"""The problems of the paper, sequences of your own, and the catalogue that others are entered into."""
 
 from scornn.tasks.adding import Adding, AddingConfig
+from scornn.tasks.arrays import Arrays, ArraysConfig
 from scornn.tasks.base import Batch, Task, TaskConfig, TaskForm
 from scornn.tasks.catalogue import TASKS, make, task
 from scornn.tasks.contract import check
@@ -12,6 +13,8 @@ __all__ = [
     "TASKS",
     "Adding",
     "AddingConfig",
+    "Arrays",
+    "ArraysConfig",
     "Batch",
     "Copying",
     "CopyingConfig",

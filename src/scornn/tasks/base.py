@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from scornn.data import draws
 
 OF_A_BATCH = "first batch sha256"
 """In the fingerprint of data that is taken from what a task gives, and not from files."""
@@ -34,6 +38,13 @@ class Batch:
     def size(self) -> int:
         """B, the number of samples."""
         return self.inputs.shape[1]
+
+    @property
+    def valid(self) -> Tensor:
+        """(T, B), which steps count: those of a sample, and not the padding after its end."""
+        steps = torch.arange(self.inputs.shape[0], device=self.inputs.device).unsqueeze(1)
+        ends = torch.full((self.size,), len(steps)) if self.lengths is None else self.lengths
+        return steps < ends.to(steps.device)
 
     def shard(self, rank: int, world_size: int, read: Literal["all", "last"] = "all") -> "Batch":
         """The samples rank, rank + world_size, ... of the batch: every sample belongs to one rank.
@@ -74,6 +85,9 @@ class Task(ABC):
     """The key of the metric that people compare."""
     goal: Literal["max", "min"]
     """Whether more or less of it is better."""
+
+    _order: tuple[tuple[str, int], NDArray[np.int64]] | None = None
+    """The last one that was drawn, and of which split and epoch it is."""
 
     about: str = ""
     """What a reader must know to read its figures; ``{steps}`` stands for the length T, or nothing."""
@@ -126,6 +140,14 @@ class Task(ABC):
             raise IndexError(f"step must be in 0 .. {self.num_batches(split) - 1} of {split!r}, got {step}")
         first = step * self.batch_size(split)
         return range(first, min(first + self.batch_size(split), self.size(split)))
+
+    def shuffled(self, split: str, epoch: int, step: int) -> NDArray[np.int64]:
+        """The samples of batch ``step``, in an order of the split that is drawn from ``seed`` for each epoch."""
+        if self._order is None or self._order[0] != (split, epoch):
+            stream = f"{type(self.config).__struct_config__.tag}/{split}"
+            self._order = (split, epoch), draws.permutation(self.seed, stream, epoch, self.size(split))
+        rows = self.rows(split, step)
+        return self._order[1][rows.start : rows.stop]
 
 
 class TaskForm(msgspec.Struct, frozen=True):

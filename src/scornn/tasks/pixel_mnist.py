@@ -21,7 +21,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scornn.data import draws, mnist
+from scornn.data import mnist
 from scornn.roles import Role
 from scornn.tasks.base import Batch, Task, TaskConfig
 from scornn.tasks.catalogue import task
@@ -79,7 +79,6 @@ class PixelMnist(Task):
             "test": (self._pixels(images.test_images[test]), images.test_labels[test]),
         }
         self._fingerprint = images.fingerprint
-        self._order: tuple[int, NDArray[np.int64]] | None = None
 
     def _pixels(self, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
         pixels = images.reshape(-1, PIXELS)
@@ -94,18 +93,11 @@ class PixelMnist(Task):
         """Inputs (784, B, 1), targets (B,). Training images come in an order drawn for the epoch."""
         rows = self.rows(split, step)
         pixels, labels = self._samples[split]
-        chosen: NDArray[np.int64] | slice = slice(rows.start, rows.stop)
-        if split == "train":
-            chosen = self._epoch_order(epoch)[chosen]
+        chosen = self.shuffled(split, epoch, step) if split == "train" else slice(rows.start, rows.stop)
         steps = pixels[chosen].T.astype(np.float32, order="C")
         steps /= 255
         inputs, targets = steps[:, :, np.newaxis], labels[chosen].astype(np.int64)
         return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
-
-    def _epoch_order(self, epoch: int) -> NDArray[np.int64]:
-        if self._order is None or self._order[0] != epoch:
-            self._order = (epoch, draws.permutation(self.seed, "mnist/train", epoch, self.size("train")))
-        return self._order[1]
 
     def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
         return F.cross_entropy(outputs, batch.targets, reduction="sum"), batch.targets.numel()

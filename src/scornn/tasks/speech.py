@@ -29,7 +29,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scornn.data import corpora, draws, features, stft
+from scornn.data import corpora, features, stft
 from scornn.roles import Role
 from scornn.tasks.base import Batch, Task, TaskConfig
 from scornn.tasks.catalogue import task
@@ -96,11 +96,8 @@ class Speech(Task):
 
     def members(self, split: str, epoch: int, step: int) -> NDArray[np.int64]:
         """The utterances of a batch, as indices into ``features``, longest first."""
-        rows = self.rows(split, step)
-        members = self._members[split]
-        if split == "train":
-            members = members[draws.permutation(self.seed, "speech/train", epoch, len(members))]
-        return self._longest_first(members[rows.start : rows.stop])
+        rows = self.shuffled(split, epoch, step) if split == "train" else np.array(self.rows(split, step))
+        return self._longest_first(self._members[split][rows])
 
     def batch(self, split: str, epoch: int, step: int) -> Batch:
         """Inputs and targets (T, B, 129), silence after ``lengths``; longest first."""
@@ -119,9 +116,7 @@ class Speech(Task):
     def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
         if (lengths := batch.lengths) is None:
             raise ValueError("a batch of speech needs lengths")
-        steps = torch.arange(outputs.shape[0], device=outputs.device)
-        valid = (steps[:, None] < lengths.to(outputs.device)).unsqueeze(-1)
-        error = torch.where(valid, outputs - batch.targets, 0)
+        error = torch.where(batch.valid.unsqueeze(-1), outputs - batch.targets, 0)
         return error.square().sum(), int(lengths.sum()) * self.output_size
 
     def measure(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:

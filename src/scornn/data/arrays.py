@@ -1,0 +1,162 @@
+"""Sequences of your own: a folder of NumPy files, ``train_x.npy``, ``train_y.npy`` and so on, checked as a whole.
+
+``x`` is (N, T, m), N sequences of T steps of m numbers, or (N, T) where m is one. ``lengths`` (N,) says how many of the
+T steps count, where not all of them do. Whole numbers in ``y`` are classes, one of a sequence (N,) or one of each step
+(N, T); floats are values, (N,) or (N, p) of a sequence, (N, T, p) of each step.
+
+Files are mapped, not read: they may be larger than the memory.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scornn import durable
+from scornn.errors import DataError
+
+SPLITS = ("train", "valid", "test")
+_NAMES = ("x", "y", "lengths")
+_CHUNK = 1 << 22
+"""Numbers that are looked at in one go."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The sequences of one split.
+
+    Args:
+        x: (N, T, m), any real type.
+        y: classes (N,) or (N, T), values (N, p) or (N, T, p).
+        lengths: (N,) int64 from 1 to T, or None where every step counts.
+    """
+
+    x: NDArray[Any]
+    y: NDArray[Any]
+    lengths: NDArray[np.int64] | None
+
+    @property
+    def classes(self) -> bool:
+        """Whether the targets are classes, and not values."""
+        return self.y.dtype.kind in "biu"
+
+    @property
+    def at_every_step(self) -> bool:
+        """Whether each step has a target, and not each sequence."""
+        return self.y.ndim == (2 if self.classes else 3)
+
+    def counts(self, rows: slice | NDArray[np.int64], steps: int) -> NDArray[np.bool_]:
+        """(rows, steps): which steps are of their sequence, and not after its end."""
+        ends = np.full(len(self.x), self.x.shape[1]) if self.lengths is None else self.lengths
+        return np.arange(steps) < ends[rows, np.newaxis]
+
+    def targets(self) -> Iterator[NDArray[Any]]:
+        """All that count, in pieces (M,) of classes or (M, p) of values."""
+        for rows in _pieces(self.y):
+            y = self.y[rows]
+            yield y[self.counts(rows, y.shape[1])] if self.at_every_step else y
+
+
+def load(folder: Path) -> tuple[dict[str, Part], dict[str, str]]:
+    """The splits of a folder, all of one form, and the sha256 of each file. ``valid`` may be missing."""
+    given = [split for split in SPLITS if split != "valid" or any(file.exists() for file in _files(folder, split))]
+    parts = {split: _read_part(folder, split) for split in given}
+    for split, part in parts.items():
+        for file, form, expected in zip(_files(folder, split), _forms(part), _forms(parts["train"]), strict=False):
+            if form != expected:
+                raise DataError(f"{file}: found {form}, but training has {expected}; expected the same")
+    files = [file for split in given for file in _files(folder, split) if file.exists()]
+    return parts, {file.name: f"sha256 {durable.sha256_file(file)}" for file in files}
+
+
+def class_count(folder: Path, parts: Mapping[str, Part]) -> int:
+    """How many classes the targets of all splits have."""
+    largest = 0
+    for split, part in parts.items():
+        for labels in part.targets():
+            if (least := int(labels.min())) < 0:
+                raise DataError(f"{_files(folder, split)[1]}: found the class {least}; expected classes from 0 on")
+            largest = max(largest, int(labels.max()))
+    targets = parts["train"].y.size
+    if not 1 <= largest <= targets:
+        raise DataError(
+            f"{_files(folder, 'train')[1]}: found classes up to {largest} and {targets} targets; expected at least two "
+            "classes, numbered from 0 on. Values that are to be predicted are saved as floats"
+        )
+    return largest + 1
+
+
+def _files(folder: Path, split: str) -> list[Path]:
+    return [folder / f"{split}_{name}.npy" for name in _NAMES]
+
+
+def _forms(part: Part) -> tuple[str, str]:
+    """What x and y of every split have in common, in words."""
+    kind = "classes" if part.classes else f"{part.y.shape[-1]} values"
+    return f"{part.x.shape[2]} numbers a step", f"{kind} {'at every step' if part.at_every_step else 'a sequence'}"
+
+
+def _read_part(folder: Path, split: str) -> Part:
+    x_file, y_file, lengths_file = _files(folder, split)
+    x, y = _read(x_file), _read(y_file)
+    x = x[:, :, np.newaxis] if x.ndim == 2 else x
+    if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "biuf":
+        raise DataError(
+            f"{x_file}: found {x.dtype} of shape {x.shape}; expected real numbers (N, T, m), N sequences of T steps of "
+            "m numbers, or (N, T)"
+        )
+    N, T, _ = x.shape
+    y = y[:, np.newaxis] if y.dtype.kind == "f" and y.ndim == 1 else y
+    where = y.shape if y.dtype.kind in "biu" else y.shape[:-1] if y.dtype.kind == "f" else None
+    if where not in ((N,), (N, T)) or 0 in y.shape:
+        raise DataError(
+            f"{y_file}: found {y.dtype} of shape {y.shape}; expected classes as integers ({N},), at every step "
+            f"({N}, {T}), or values as floats ({N}, p), at every step ({N}, {T}, p)"
+        )
+    part = Part(x, y, _read_lengths(lengths_file, N, T) if lengths_file.exists() else None)
+    _check_finite(x_file, part, x)
+    _check_finite(y_file, part, y)
+    return part
+
+
+def _read(file: Path) -> NDArray[Any]:
+    try:
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(
+            f"{file} is missing; expected x and y of train and of test there, such as train_x.npy, each written by "
+            "numpy.save"
+        ) from None
+    except (ValueError, EOFError) as error:
+        raise DataError(f"{file}: expected an array of numbers, as numpy.save writes it: {error}") from None
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{file}: found several arrays; expected one, as numpy.save writes it")
+    return array
+
+
+def _read_lengths(file: Path, N: int, T: int) -> NDArray[np.int64]:
+    lengths = np.array(_read(file))
+    if lengths.shape != (N,) or lengths.dtype.kind not in "iu":
+        raise DataError(f"{file}: found {lengths.dtype} of shape {lengths.shape}; expected integers ({N},)")
+    if lengths.min() < 1 or lengths.max() > T:
+        raise DataError(f"{file}: found {lengths.min()} to {lengths.max()}; expected 1 to {T}, the steps of x")
+    return lengths.astype(np.int64)
+
+
+def _check_finite(file: Path, part: Part, array: NDArray[Any]) -> None:
+    """Whatever stands after the end of a sequence is not looked at."""
+    for rows in _pieces(array) if array.dtype.kind == "f" else ():
+        bad = ~np.isfinite(array[rows])
+        if array.ndim == 3:
+            bad &= part.counts(rows, array.shape[1])[:, :, np.newaxis]
+        if bad.any():
+            row = rows.start + int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))
+            raise DataError(f"{file}: sequence {row}, counted from 0, holds NaN or infinity; expected finite numbers")
+
+
+def _pieces(array: NDArray[Any]) -> Iterator[slice]:
+    rows = max(1, _CHUNK // array[0].size)
+    return (slice(first, first + rows) for first in range(0, len(array), rows))
