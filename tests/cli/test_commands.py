@@ -158,7 +158,7 @@ def test_an_interrupted_run_says_how_to_go_on(
     ("argv", "said"),
     [
         (["trian"], "unknown command 'trian'; did you mean train?"),
-        (["train"], "TASK is missing: expected one of adding, copying"),
+        (["train"], "TASK is missing: expected one of adding, arrays, copying"),
         (["train", "copyng"], "unknown task 'copyng'; did you mean copying?"),
         (["train", "copying", "--model", "lsmt"], "unknown model 'lsmt'; did you mean lstm?"),
         (["train", "copying", "--hiden", "3"], "--hidden"),
