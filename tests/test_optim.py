@@ -231,3 +231,17 @@ def test_rmsprop_refuses_what_is_another_optimizers() -> None:
     table(torch.tensor([1])).sum().backward()
     with pytest.raises(ValueError, match="no sparse gradients"):
         RMSprop(table.parameters()).step()
+
+
+def test_a_gradient_of_zero_moves_nothing_where_subnormals_are_flushed() -> None:
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor does not flush")
+    try:
+        p = torch.nn.Parameter(torch.ones(3))
+        optimizer = RMSprop([p], flavour="theano")
+        p.grad = torch.zeros(3)
+        for _ in range(900):  # 0.001 · 0.9⁹⁰⁰ is none of float32's numbers
+            optimizer.step()
+    finally:
+        torch.set_flush_denormal(False)
+    assert torch.equal(p, torch.ones(3))

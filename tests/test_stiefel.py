@@ -101,3 +101,9 @@ def test_refusals() -> None:
     group = {"name": "recurrent", "params": [torch.nn.Parameter(torch.zeros(3, 3))]}
     with pytest.raises(UsageError, match=r"optimizer\.recurrent\.kind = stiefel"):
         make_optimizer(group, StepRule(kind="stiefel", lr=1e-3))
+
+
+def test_the_state_of_another_optimizer_is_refused() -> None:
+    p = torch.nn.Parameter(torch.stack([torch.eye(3), torch.zeros(3, 3)], -1))
+    with pytest.raises(ValueError, match="this is the state of another optimizer: a group has no"):
+        StiefelStep([p], 1e-3).load_state_dict(torch.optim.Adam([p]).state_dict())

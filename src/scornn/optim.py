@@ -42,6 +42,13 @@ class _ByGroup(Optimizer):
     def update(self, group: dict[str, Any]) -> None:
         raise NotImplementedError
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As every optimizer's; the state of another one is refused."""
+        for group in state_dict["param_groups"]:
+            if missing := self.defaults.keys() - group.keys():
+                raise ValueError(f"this is the state of another optimizer: a group has no {', '.join(sorted(missing))}")
+        super().load_state_dict(state_dict)
+
     @overload
     def step(self, closure: None = None) -> None: ...
     @overload
@@ -125,13 +132,6 @@ class RMSprop(_ByGroup):
                 raise ValueError(f"RMSprop of scornn has no {name}, but a group sets it; torch.optim.RMSprop has one")
         super().add_param_group(group)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As every optimizer's; the state of another one is refused."""
-        for group in state_dict["param_groups"]:
-            if missing := {"lr", "flavour", "decay", "eps"} - group.keys():
-                raise ValueError(f"this is the state of another optimizer: a group has no {', '.join(sorted(missing))}")
-        super().load_state_dict(state_dict)
-
     def update(self, group: dict[str, Any]) -> None:
         flavour = FLAVOURS[group["flavour"]]
         stepped = [p for p in group["params"] if p.grad is not None]
@@ -152,6 +152,8 @@ class RMSprop(_ByGroup):
         else:
             scale = torch._foreach_sqrt(squares)
             torch._foreach_add_(scale, group["eps"])
+        if not group["eps"]:  # a square that has shrunk to zero belongs to a gradient of zero, and 0/0 would be NaN
+            torch._foreach_clamp_min_(scale, [torch.finfo(s.dtype).tiny for s in scale])
         torch._foreach_addcdiv_(params, grads, scale, value=-group["lr"])
 
 

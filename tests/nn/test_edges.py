@@ -617,3 +617,9 @@ def test_packed_sequences_have_a_shape_on_the_meta_device(name: str) -> None:
     last, _ = layer(x, need_output="last")
     assert output.data.shape == (8, layer.output_size)
     assert last.shape == (2, layer.output_size)
+
+
+@pytest.mark.parametrize("given", [{"depth": 2}, {"norm": True}, {"dropout": 0.5}])
+def test_what_only_a_head_with_hidden_layers_has(given: Any) -> None:
+    with pytest.raises(ValueError, match="depth, norm and dropout are of a head with hidden layers: give its width"):
+        SequenceModel(scornn.ScoRNN(1, 4), 2, read="last", **given)

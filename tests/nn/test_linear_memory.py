@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import scornn
-from scornn.nn import LinearMemory, ScoRNN, SequenceModel, SpectralRNN
+from scornn.nn import LinearMemory, MemoryBlocks, ScoRNN, SequenceModel, SpectralRNN
 from scornn.nn.linear_memory import RANGE, convolution_pays, schur
 
 F64 = torch.float64
@@ -219,3 +220,41 @@ def test_a_start_on_another_device_than_the_default_one() -> None:
     with torch.device("meta"):
         layer = LinearMemory(1, 8, start="spaced", device="cpu")
     assert layer.angle_hh_l0.isfinite().all()
+
+
+@pytest.mark.parametrize("width", [8, 512])  # a head after the scan, and one that is a convolution elsewhere
+def test_where_nobody_can_look_at_the_numbers_a_head_reads_after_the_scan(width: int) -> None:
+    model = SequenceModel(LinearMemory(1, width), 1).eval()
+    steps, batch = (256, 64) if width == 512 else (5, 2)
+    x = torch.full((steps, batch, 1), 1e-3)
+    x[steps // 2] = 1e5
+    with torch.no_grad():
+        exact = deepcopy(model).double()(x.double())
+        limit = 1e-4 * exact[0].abs().max()
+        for y in (
+            model(x),
+            torch.func.vmap(model)(x[None])[0],
+            torch.compile(model, backend="eager", fullgraph=True)(x),
+        ):
+            assert (y[0] - exact[0]).abs().max() < limit
+        assert torch.export.export(model, (x,), strict=False).module()(x).shape == exact.shape
+        assert SequenceModel(LinearMemory(1, width, device="meta"), 1)(x.to("meta")).shape == exact.shape
+
+
+def test_one_precision_under_autocast() -> None:
+    model = SequenceModel(LinearMemory(1, 512), 1).eval()
+    even, large = torch.ones(256, 64, 1), torch.ones(256, 64, 1)
+    large[10, :32] = 1e6
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        assert [model(x).dtype for x in (even, large, even[:3])] == [torch.bfloat16] * 3
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_gradients_of_states_at_odd_places(batch: int) -> None:
+    """n is odd, and so the second of two states begins where no complex number may."""
+    layers = [LinearMemory(1, 33, num_layers=2), LinearMemory(1, 33, bidirectional=True, learn_h0=True)]
+    for layer in (*layers, MemoryBlocks(1, 33, num_layers=2, width=4)):
+        h0 = torch.randn(2, batch, 33, requires_grad=True)
+        found = torch.autograd.grad(layer(torch.ones(6, batch, 1), h0, need_output=False)[1].square().sum(), h0)
+        expected = torch.autograd.grad(layer(torch.ones(6, batch, 1), h0)[1].square().sum(), h0)
+        torch.testing.assert_close(found, expected)

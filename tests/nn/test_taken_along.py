@@ -13,6 +13,7 @@ import scornn
 from scornn.nn import MODELS, Cell, SequenceModel, build
 
 GATED = ("lstm", "gru", "goru")
+ANGLES = ("linear-memory", "memory-blocks")
 
 
 class TestTakenAlong:
@@ -77,14 +78,40 @@ class TestTakenAlong:
             def forward(self, input: Any, hx: Any = None, **more: Any) -> Any:
                 return super().forward(2 * input, hx, **more)
 
-        with pytest.raises(TypeError, match="a Doubled cannot be frozen: it has a forward of its own"):
+        with pytest.raises(TypeError, match="a Doubled cannot be frozen: it has a forward or a run of its own"):
             Doubled(3, 5).frozen()
 
     def test_a_projected_lstm_has_no_frozen_form(self) -> None:
         with pytest.raises(TypeError, match="an LSTM with proj_size has no frozen form"):
             build("lstm", 3, 4, proj_size=2).frozen()
 
-    @pytest.mark.parametrize("name", [name for name in MODELS if name not in GATED and name != "memory-blocks"])
+    def test_a_layer_with_a_run_of_its_own_is_run_by_it(self) -> None:
+        """The kernel's ways past ``run`` are those of the class that says what its recurrence is."""
+        for name in ("scornn", "linear-memory", "lstm", "full-urnn"):
+            base: Any = type(build(name, 1, 6))
+
+            class Half(base):
+                def run(self, *given: Any, **more: Any) -> Any:
+                    output, h_n = super().run(*given, **more)
+                    return output / 2, h_n
+
+            torch.manual_seed(0)
+            options = {"nonlinearity": "identity"} if name == "scornn" else {}
+            layer, x = Half(1, 128, **options), torch.randn(256, 64, 1)
+            torch.manual_seed(0)
+            plain = base(1, 128, **options)
+            heads = [SequenceModel(one, 1) for one in (layer, plain)]
+            heads[1].load_state_dict(heads[0].state_dict())
+            with torch.no_grad():
+                y, expected = (model(x) for model in heads)
+                torch.testing.assert_close(y - heads[0].head.bias, (expected - heads[0].head.bias) / 2)
+                assert torch.equal(layer(x, need_output=False)[1][0], layer(x)[1][0])
+            with pytest.raises(TypeError, match="a Half cannot be frozen: it has a forward or a run of its own"):
+                layer.frozen()
+        with pytest.raises(TypeError, match="from_layer takes a layer of one dense matrix, got Half"):
+            Cell.from_layer(layer)
+
+    @pytest.mark.parametrize("name", [name for name in MODELS if name not in (*GATED, *ANGLES)])
     @torch.no_grad()
     def test_the_cell_of_every_dense_model(self, name: str) -> None:
         layer: Any = build(name, 3, 6, num_layers=2, bidirectional=True, dtype=torch.float64)
@@ -99,6 +126,10 @@ class TestTakenAlong:
                     h = cell(x_t, h)
                 torch.testing.assert_close(h, layer(x)[1][2 * k + direction])
         torch.testing.assert_close(cell(x_t[0], h[0]), cell(x_t, h)[0])
+
+    def test_a_linear_memory_streams_as_its_frozen_form(self) -> None:
+        with pytest.raises(TypeError, match=r"would round the angles of a linear memory; layer.frozen\(\) streams"):
+            Cell.from_layer(build("linear-memory", 3, 4))  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("name", GATED)
     def test_a_unit_with_gates_has_no_such_cell(self, name: str) -> None:

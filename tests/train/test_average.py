@@ -122,6 +122,7 @@ def test_a_checkpoint_of_before_averages_goes_on(small: Small, tmp_path: Path) -
     [
         (Schedule(kind="constant"), [1, 1, 1, 1, 1]),
         (Schedule(kind="halving", every=2), [1, 0.5**0.5, 0.5, 0.5**1.5, 0.25]),
+        (Schedule(kind="halving", every=2, warmup=1), [0.5, 1, 0.5**0.5, 0.5, 0.5**1.5]),
         (Schedule(kind="linear"), [1, 0.8, 0.6, 0.4, 0.2]),
         (Schedule(kind="cosine"), [1, 0.9045085, 0.6545085, 0.3454915, 0.0954915]),
         (Schedule(kind="linear", warmup=2), [1 / 3, 2 / 3, 1, 2 / 3, 1 / 3]),

@@ -168,7 +168,7 @@ class DenseRecurrentLayer(RecurrentMatrix, RecurrentLayer):
 
     def reads_in_one_pass(self) -> bool:
         """Whether :meth:`run` is the sequence operator, and a head reads the states as they are."""
-        return self.kind in ACTIVATIONS and self.readout_stride == 1
+        return self.runs_as_described and self.kind in ACTIVATIONS and self.readout_stride == 1
 
     def _settings_of(self, batch_sizes: Tensor | None, reverse: bool) -> dict[str, Any]:
         order = {"batch_sizes": batch_sizes, "reverse": reverse}

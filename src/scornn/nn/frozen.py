@@ -56,8 +56,8 @@ class FrozenLayer(DenseRecurrentLayer):
         name = type(layer).__name__
         if layer.kind is None:
             raise TypeError(f"a {name} cannot be frozen: its recurrence is no dense matrix, LSTM or GRU")
-        if type(layer).forward is not RecurrentLayer.forward:
-            raise TypeError(f"a {name} cannot be frozen: it has a forward of its own")
+        if type(layer).forward is not RecurrentLayer.forward or not layer.runs_as_described:
+            raise TypeError(f"a {name} cannot be frozen: it has a forward or a run of its own")
         if len(set(layer.state_sizes())) > 1:
             raise TypeError(f"an {name} with proj_size has no frozen form: its h is not what its gates make")
         super().__init__(**{**layer.settings(), "dropout": layer.dropout if layer.num_layers > 1 else 0.0})

@@ -47,8 +47,16 @@ class RecurrentLayer(Recurrent):
     kind: str | None = None
     """What its step is, an activation of the sequence operator or a unit with gates; None where it is neither."""
 
+    runs_as_described: bool = True
+    """Whether :meth:`run` is what :attr:`kind` says: not so where a class has one of its own, and no kind with it."""
+
     readout_stride: int = 1
     """A head reads every so-many-th number of a state."""
+
+    def __init_subclass__(cls, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        kind, run = (next(k for k, base in enumerate(cls.__mro__) if name in vars(base)) for name in ("kind", "run"))
+        cls.runs_as_described = kind <= run
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from scornn.functional import full_precision, require_orthogonal
+from scornn.functional import full_precision, require_orthogonal, under_autocast
 from scornn.nn.base import OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice, check_number, check_rho, precise
@@ -167,13 +167,14 @@ class LinearMemory(OrthogonalRecurrentLayer):
     def run_and_read(
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool, head: Head
     ) -> tuple[Tensor, Tensor]:
-        convolve = self.backend == "auto" and batch_sizes is None and not reverse and x.dtype.itemsize >= 4
+        plain = self.backend == "auto" and self.runs_as_described and batch_sizes is None and not reverse
+        convolve = plain and x.dtype.itemsize >= 4 and not under_autocast(x)
         pays = convolve and convolution_pays(len(x), x.shape[1], x.shape[2], *reversed(head[0].shape))
         weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
-        even = _even(x, h0, *weights[1:]) if pays else x.new_zeros((), dtype=torch.bool)
-        if even is not None and not even.any():
+        even = _even(x, h0, *weights[1:]) if pays else None
+        if even is None or not even.any():
             return super().run_and_read(suffix, x, h0, batch_sizes, reverse, head)
-        if even is not None and not even.all():
+        if not even.all():
             apart = even, ~even
             parts = [self.run_and_read(suffix, x[:, some], h0[some], None, False, head) for some in apart]
             back = torch.cat([some.nonzero().squeeze(1) for some in apart]).argsort()
@@ -183,7 +184,7 @@ class LinearMemory(OrthogonalRecurrentLayer):
             return read_every_state(x, h0, *weights, *head)
 
     def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
-        if self.backend != "auto":
+        if self.backend != "auto" or not self.runs_as_described:
             return super()._last(x, states, batch, batch_sizes)
         x, last, top = self._below_top(x, states, batch, batch_sizes)
         for suffix, h0, reverse in top:
@@ -288,7 +289,7 @@ def schur(W: Tensor) -> tuple[Bank, Tensor]:
 
 @torch.no_grad()
 def _even(x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None) -> Tensor | None:
-    """Which sequences are finite and, from the first step that is not zero, within RANGE; None where nobody can know.
+    """Which sequences are finite and, from the first step that is not zero, within RANGE; None where nobody can see.
 
     A step counts by what it may add to a unit, the first one with the state before it.
     """

@@ -85,6 +85,8 @@ class SequenceModel(nn.Module):
         if norm and read == "all":
             raise ValueError("norm: a head on all states has no batch normalisation, which would mix their steps")
         check_sizes(depth=depth, **({} if width is None else {"width": width}))
+        if width is None and (depth != 1 or norm or dropout):
+            raise ValueError("depth, norm and dropout are of a head with hidden layers: give its width")
         self.read, self.input_dropout = read, nn.Dropout(input_dropout)
         size = layer.readout_size
         make: dict[str, Any] = {"device": layer.like.device, "dtype": layer.like.dtype}

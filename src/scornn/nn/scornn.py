@@ -211,7 +211,8 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
 
     def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
         """Without an activation by doubling, where that is cheaper than the loop."""
-        linear = self.nonlinearity == "identity" and self.backend == "auto" and batch_sizes is None
+        plain = self.runs_as_described and self.backend == "auto" and batch_sizes is None
+        linear = plain and self.nonlinearity == "identity"
         inputs = (self.input_size if self.num_layers == 1 else self.output_size) + self.bias
         if not linear or not krylov.pays(len(x), batch, inputs, self.hidden_size) or x.dtype.itemsize < 4:
             return super()._last(x, states, batch, batch_sizes)

@@ -102,6 +102,8 @@ class UnitaryRecurrentLayer(DenseRecurrentLayer):
         kernel = product.RUNGS[0]
         return self.backend in ("auto", kernel.name) and kernel.why_not(self.like) is None
 
+    kind = DenseRecurrentLayer.kind
+
     def run(
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
     ) -> tuple[Tensor, Tensor]:

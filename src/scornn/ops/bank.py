@@ -79,7 +79,10 @@ class Bank(NamedTuple):
 
     def real(self, h: Tensor) -> Tensor:
         """The reverse of :meth:`complex`."""
-        planes = torch.view_as_real(h[..., : self.planes]).flatten(-2)
+        planes = h[..., : self.planes]
+        planes = torch.stack([planes.real, planes.imag], -1).flatten(
+            -2
+        )  # view_as_real takes no gradient at an odd place
         return torch.cat([planes, h[..., self.planes :].real], -1) if self.sign.shape[0] else planes
 
     def turn(self) -> Tensor:

@@ -91,7 +91,7 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     The last two end with the run: one that is given a later end goes on at the rates of the longer run. They begin to
     fall when the share ``hold`` of the run is done, or at once. ``warmup`` is a number of steps over which the factor
-    rises from zero, in a line.
+    first rises from zero, in a line.
     """
 
     kind: Literal["constant", "halving", "cosine", "linear"]
@@ -110,7 +110,7 @@ class Schedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return (step + 1) / (self.warmup + 1)
         if self.kind == "halving":
             assert self.every is not None
-            return float(0.5 ** (step / self.every))
+            return float(0.5 ** ((step - self.warmup) / self.every))
         held = max(self.warmup, (self.hold or 0) * total)
         done = min(1.0, max(0.0, step - held) / max(1, total - held))
         if self.kind == "cosine":
