@@ -58,7 +58,7 @@ Small = Callable[..., Config]
         ),
         ("optimizer.recurrent", {}, r"optimizer\.recurrent\.kind is missing: expected one of adam"),
         ("task", 3, r"task = 3: expected a table$"),
-        ("task.name", "sorting", r'task\.name = "sorting": expected one of adding, copying'),
+        ("task.name", "sorting", r'task\.name = "sorting": expected one of adding, arrays, copying'),
         ("task.length", 0, r"task\.length = 0: expected an integer from"),
         ("task.permuted", True, r"unknown key task\.permuted"),
         ("seed", -1, r"seed = -1: expected an integer from 0 to 4294967295"),

@@ -305,7 +305,7 @@ def test_a_run_may_start_from_the_weights_of_another(
 
 def test_what_a_run_cannot_start_from(small: Small, tmp_path: Path) -> None:
     start(small(), tmp_path / "first")
-    other = small(model={"name": "lstm", "hidden": 5})
+    other = small(model={"name": "scornn", "hidden": 5})
     with pytest.raises(CheckpointError, match="step-14: the weights do not fit the model"):
         program.start(other, tmp_path / "second", start_from=tmp_path / "first", quiet=True)
     with pytest.raises(UsageError, match="expected --start-from"):
@@ -555,3 +555,68 @@ def test_a_run_of_a_gpu_is_evaluated_and_resumed_without_one(
     assert main([*on, "--device", "cpu"]) == 0
     assert "may not resume bit for bit: device was cuda, is cpu" in capsys.readouterr().err
     assert json.loads((run / "summary.json").read_text())["steps"] == 12
+
+
+def test_weights_of_another_model_are_no_start(
+    small: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program.start(small(model__name="rnn", model__options={}), tmp_path / "rnn", quiet=True)
+    other = small(model__name="irnn", model__options={})
+    with pytest.raises(UsageError, match=r"--start-from .*rnn: a network of rnn; expected one of irnn"):
+        program.start(other, tmp_path / "irnn", start_from=tmp_path / "rnn", quiet=True)
+    assert not (tmp_path / "irnn").exists()
+    program.start(small(), tmp_path / "first", quiet=True)
+    program.start(
+        small(model__options__nonlinearity="tanh"), tmp_path / "tanh", start_from=tmp_path / "first", quiet=True
+    )
+    assert "was trained with another model.options.nonlinearity" in capsys.readouterr().err
+
+
+def test_a_run_may_start_from_all_that_holds_weights(small: Small, tmp_path: Path) -> None:
+    program.start(small(), tmp_path / "first", quiet=True)
+    newest = checkpoint.steps(tmp_path / "first/checkpoints")[-1]
+    result = program.start(
+        small(), tmp_path / "second", start_from=tmp_path / f"first/checkpoints/step-{newest}", quiet=True
+    )
+    assert result.summary["finished"]
+
+
+def test_an_end_where_the_run_stands_loses_no_line(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rare = {"log_every": 100, "eval_every": 4, "checkpoint_every": 4}
+    step = Trainer._step
+
+    def killed(self: Trainer, stop: bool) -> bool:
+        if self.ledger.step == 8:
+            raise RuntimeError("killed")
+        return step(self, stop)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            start(small(steps=12, **rare), tmp_path / "moved")
+    resume(tmp_path / "moved", steps=8)
+    start(small(steps=8, **rare), tmp_path / "straight")
+    found = []
+    for name in ("moved", "straight"):
+        rows = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        found.append(sorted((row["split"], row.get("weights", ""), row["step"], row["loss"]) for row in rows))
+    assert found[0] == found[1]
+    assert [row[2] for row in found[0] if row[0] == "train"] == [8]
+
+
+def test_the_best_of_the_checkpoint_before_is_kept(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest may be damaged later, and then the one before goes on."""
+    values = iter([5.0, 3.0, 4.0, 2.0])
+
+    def measured(self: Engine, split: str, *others: Any) -> dict[str, float]:
+        loss = next(values)
+        return {"loss": loss, "recall": -loss}
+
+    monkeypatch.setattr(Engine, "evaluate", measured)
+    start(small(steps=8, eval_every=2, checkpoint_every=2, optimizer__average=None), tmp_path / "run")
+    steps = checkpoint.steps(tmp_path / "run/checkpoints")
+    assert steps == [4, 6, 8]  # 8 is the best, and 4 was when 6 was saved

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 
+from scornn.data.locate import expanded
 from scornn.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def absolute(path: str | None) -> Path | None:
     """A folder of data, which must be there, by a name that stays the same when a run is resumed from elsewhere."""
     if not path:
         return None
-    folder = Path(path).expanduser().absolute()
+    folder = expanded(path).absolute()
     if not folder.is_dir():
         raise DataError(f"--data {path}: {'not a folder' if folder.exists() else 'no such folder'}")
     return folder

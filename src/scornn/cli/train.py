@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from scornn.cli._options import TensorBoard, absolute, filled, flag, option, parse, task_names, wanted
+from scornn.data.locate import expanded
 from scornn.errors import UsageError
 
 if TYPE_CHECKING:
@@ -179,6 +180,8 @@ def settings(flags: Flags) -> dict[str, Any]:
     by_key: dict[str, Any] = {}
     for key, value in map(parse_setting, flags.set):
         _once(by_key, key, value, "--set")
+    if "plugins" in by_key:
+        raise UsageError("--set plugins: a plugin is named with --plugin FILE, which runs it")
     loaded = plugins.load(flags.plugin) or plugins.load_remembered(file)
     if loaded:
         given["plugins"] = loaded
@@ -204,7 +207,7 @@ def settings(flags: Flags) -> dict[str, Any]:
         _once(given, f"stop_when.{key}", value, "--until")
     merged = merge(file, given, by_key)
     if isinstance(folder := merged.get("data"), str):  # a run is resumed from elsewhere
-        merged["data"] = str(Path(folder).expanduser().absolute())
+        merged["data"] = str(expanded(folder).absolute())
     return merged
 
 

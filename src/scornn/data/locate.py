@@ -6,11 +6,21 @@
 import os
 from pathlib import Path
 
+from scornn.errors import DataError
+
+
+def expanded(path: Path | str) -> Path:
+    """A path whose ``~`` is the home that it names."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise DataError(f"{path}: {error}; expected ~ or the name of a user who has one") from None
+
 
 def cache_directory() -> Path:
     """``SCORNN_CACHE``, or ``scornn`` in the user's cache directory. It need not exist."""
     if own := os.environ.get("SCORNN_CACHE"):
-        return Path(own).expanduser()
+        return expanded(own)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache") / "scornn"
 
@@ -20,7 +30,7 @@ def roots(data: Path | None) -> list[Path]:
     given = [data] if data is not None else []
     if environment := os.environ.get("SCORNN_DATA"):
         given.append(Path(environment))
-    return [*(path.expanduser() for path in given), cache_directory()]
+    return [*map(expanded, given), cache_directory()]
 
 
 def folders(data: Path | None, below: tuple[str, ...], elsewhere: tuple[str, ...] = ()) -> list[Path]:

@@ -5,6 +5,7 @@ published and where, and a note where the authors' program and the paper's text 
 numbers as a fraction of the state size (``rho = "7n/10"``), so they follow when ``--hidden`` changes it.
 """
 
+import json
 import math
 from collections.abc import Mapping
 from functools import cache
@@ -59,6 +60,9 @@ def resolve(table: Table) -> tuple[Config, str]:
     """
     name = lookup(table, "task.name")
     if name not in _tags() and str(name) in TASKS:
+        for key, value in TASKS[name].settings.items():
+            if (given := lookup(table, f"task.{key}")) not in (None, value):
+                raise UsageError(f"task.{key} = {json.dumps(given)}: task.name = {name} is for {json.dumps(value)}")
         table = merge(table, {"task": TASKS[name].table()})
     rest = {"threads": default_threads()}
     if "format" in table:

@@ -147,22 +147,22 @@ def make(config: TaskConfig, seed: int, data: Path | None = None) -> Task:
 
 
 @contextmanager
-def faults_told(kind: type[Task], name: str, what: str) -> Iterator[None]:
-    """Tell a fault of a task of someone else's in a sentence; one in a task of this program is a bug."""
+def faults_told(kind: type, name: str, what: str, noun: str = "task") -> Iterator[None]:
+    """Tell a fault of a task or a model of someone else's in a sentence; one in a class of this program is a bug."""
     try:
         yield
     except (ScornnError, OSError, MemoryError):
         raise
     except Exception as error:
-        if (file := _foreign_file(kind)) is None:
+        if (file := foreign_file(kind)) is None:
             raise
         raise UsageError(
-            f"the task {name} of {file} {what}: {type(error).__name__}: {error}; --debug shows where"
+            f"the {noun} {name} of {file} {what}: {type(error).__name__}: {error}; --debug shows where"
         ) from error
 
 
-def _foreign_file(kind: type[Task]) -> str | None:
-    """The file of a task of someone else's, whose faults are not this program's; None for its own tasks."""
+def foreign_file(kind: type) -> str | None:
+    """The file of a class of someone else's, whose faults are not this program's; None for its own."""
     if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return None
     return getattr(sys.modules.get(kind.__module__), "__file__", None) or kind.__module__

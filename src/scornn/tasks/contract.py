@@ -28,11 +28,21 @@ def check(task: Task) -> None:
     baseline = getattr(task, "baseline", "not there")
     if baseline is not None and (not isinstance(baseline, int | float) or not math.isfinite(baseline)):
         raise UsageError(f"the task {task.name}: baseline is {_typed(baseline)}; expected a finite float, or None")
-    if not {"train", "test"} <= set(task.splits):
-        raise UsageError(f"the task {task.name}: splits = {task.splits!r}; expected train and test among them")
+    if not {"train", "test"} <= set(splits := getattr(task, "splits", ())):
+        raise UsageError(f"the task {task.name}: splits = {splits!r}; expected train and test among them")
     for split in task.splits:
         with faults_told(type(task), task.name, f"fails on its first batch of {split}"):
             _check_split(task, split)
+
+
+def fingerprint(task: Task) -> dict[str, str]:
+    """What identifies the data of a task, as a checkpoint can hold it."""
+    with faults_told(type(task), task.name, "fails in fingerprint()"):
+        found = task.fingerprint()
+        texts = isinstance(found, dict) and all(type(text) is str for pair in found.items() for text in pair)
+        if not texts:
+            raise UsageError(f"the task {task.name}: fingerprint() is {found!r}; expected a dict of str by str")
+    return found
 
 
 def _typed(found: object) -> str:

@@ -50,8 +50,8 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     hidden: Annotated[int, Meta(ge=1, le=1 << 20)]
     options: dict[str, bool | int | float | str] = {}
     readout: ReadoutConfig | None = None
-    read: Literal["mean"] | None = None
-    input_dropout: Annotated[float, Meta(gt=0, lt=1)] | None = None
+    read: Literal["last", "mean"] | None = None
+    input_dropout: Annotated[float, Meta(ge=0, lt=1)] | None = None
 
 
 class StepRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -27,8 +27,8 @@ from scornn.nn import SequenceModel
 from scornn.nn.caching import cached
 from scornn.nn.catalogue import MODELS, build, options_of, parameter_count
 from scornn.optim import RMSprop, StiefelStep, parameter_groups
-from scornn.tasks import Task, TaskForm
-from scornn.tasks.catalogue import faults_told
+from scornn.tasks import Batch, Task, TaskForm
+from scornn.tasks.catalogue import faults_told, foreign_file
 from scornn.tasks.contract import take
 from scornn.train.config import Average, Config, StepRule
 from scornn.train.distributed import World
@@ -65,13 +65,14 @@ def build_model(config: Config, task: Task | TaskForm, network: type[SequenceMod
     if kind is not None:
         _check_options(model.name, kind, model.options)
     try:
-        layer = build(model.name, task.input_size, model.hidden, **options)
+        with faults_told(kind or SequenceModel, model.name, "cannot be made", "model"):
+            layer = build(model.name, task.input_size, model.hidden, **options)
     except (ValueError, TypeError) as error:
         raise UsageError(f"model.name = {model.name}, model.options = {model.options}: {error}") from None
     readout: dict[str, Any] = {} if model.readout is None else msgspec.structs.asdict(model.readout)
     strided = f"model.options.stride = {layer.stride}" if layer.stride > 1 else ""
-    if task.read == "all" and (model.read == "mean" or readout.get("norm") or strided):
-        key = "model.read = mean" if model.read else strided or "model.readout.norm = true"
+    if task.read == "all" and (model.read or readout.get("norm") or strided):
+        key = f"model.read = {model.read}" if model.read else strided or "model.readout.norm = true"
         raise UsageError(f"{key}: {task.name} has a target at every step, so every output is read by itself")
     readout["input_dropout"] = model.input_dropout
     given = {key: value for key, value in readout.items() if value is not None}
@@ -154,13 +155,15 @@ class Engine:
     def check_batches(self) -> None:
         """Refuse, before training, batches on which it would fail."""
         task, stride, processes = self.task, self.model.layer.stride, self.world.size
-        if stride > 1:
-            first = task.batch("train", 0, 0)
+        for split in task.splits if stride > 1 else ():
+            first = take(task, split, 0, 0)
             if first.lengths is not None or len(first.inputs) % stride:
                 expected = (
                     f"a divisor of the {len(first.inputs)} steps" if first.lengths is None else "1 for the lengths"
                 )
-                raise UsageError(f"model.options.stride = {stride}: expected {expected} of {task.name}")
+                raise UsageError(f"model.options.stride = {stride}: expected {expected} of {split} of {task.name}")
+        if foreign_file(type(self.model.layer)) is not None:
+            self._try_out(take(task, "train", 0, 0))
         if any(isinstance(module, nn.BatchNorm1d) for module in self.model.head.modules()):
             sizes = {"a batch": task.batch_size("train")}
             if self._total >= self._steps_per_epoch:
@@ -172,6 +175,14 @@ class Engine:
                         f"{processes} process{'es' * (processes > 1)}, and one alone cannot be normalised; choose "
                         "another task.batch"
                     )
+
+    def _try_out(self, batch: Batch) -> None:
+        """One sample through a layer of someone else's, before anything is written: its faults are told as a task's."""
+        batch = batch.shard(0, batch.size, self.task.read).to(self.world.device)
+        layer = self.model.layer
+        with faults_told(type(layer), type(layer).__name__, "fails on a sample of training", "layer"), torch.no_grad():
+            self.model.eval()(batch.inputs, batch.lengths)
+        self.model.train()
 
     def step(self, epoch: int, number: int, stop: bool = False, clock: Clock | None = None) -> Outcome:
         """Batch ``number`` of ``epoch``, forward, backward, update.

@@ -16,6 +16,7 @@ from scornn import ops, plugins
 from scornn.errors import CheckpointError, DivergedError, UsageError
 from scornn.tasks import Task, TaskForm, check
 from scornn.tasks.catalogue import name_of
+from scornn.tasks.contract import fingerprint
 from scornn.train import checkpoint, progress, provenance, state
 from scornn.train.config import Config, build, config_hash, differences, to_table
 from scornn.train.distributed import World
@@ -64,7 +65,9 @@ class Trainer:
         self.display = Silent(Figures(self.total, task.baseline, task.headline))
         self.viewers: list[Callable[[Mapping[str, Any]], None]] = []
         """Each gets every line of the metrics."""
-        self._data = task.fingerprint()
+        self._data = fingerprint(task)
+        self._form = msgspec.to_builtins(TaskForm.of(name_of(config.task), task))
+        self._best_before: set[int] = set()
         self._unlogged: list[str] = []
         self._check_stop_when()
         self.engine.check_batches()
@@ -81,11 +84,16 @@ class Trainer:
     def resume(self, saved: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint of the same config and data. Nothing is written."""
         check_belongs(saved, self.config)
+        form = saved.state.get("task") or self._form  # earlier versions kept none
+        if changed := [key for key in self._form if form.get(key) != self._form[key]]:
+            said = ", ".join(f"its {key} was {form.get(key)!r}, is {self._form[key]!r}" for key in changed)
+            raise CheckpointError(f"{saved.path} is of a task that has changed since: {said}; start a new run")
         if saved.state["data"] != self._data:
             raise CheckpointError(f"{saved.path} was trained on other data: {saved.state['data']}, found {self._data}")
         with state.naming(saved.path):
             state.restore(self.engine, saved.model, saved.training, saved.state)
         self.ledger = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"])
+        self._best_before = self._best_steps()
         self.ledger.reached &= bool(self.config.stop_when)
         self._take_a_new_end(_config_of(saved))
         for key, here in self._numerics().items():
@@ -121,6 +129,9 @@ class Trainer:
         """Train to the end, or to the boundary after SIGINT or SIGTERM. Returns the signal, 0 at the end."""
         self.display.begin(self.ledger.step)
         started, before = time.perf_counter(), self.ledger.elapsed
+        if self.finished and self.ledger.window[1]:  # an end that was moved to where the run stood
+            self._record_window()
+            self.save()
         with StopRequest() as stop:
             try:
                 agreed = False  # every process must leave at the same step
@@ -171,7 +182,11 @@ class Trainer:
         try:
             outcome = self.engine.step(epoch, number, stop, self.clock)
         except DivergedError as error:
-            raise DivergedError(f"not finite at step {ledger.step + 1}: {error}; the update was not applied") from None
+            raise DivergedError(
+                f"not finite at step {ledger.step + 1}: {error}; the update was not applied. It would be so again: "
+                "begin with the weights of the last checkpoint (--start-from) and a lower --recurrent-lr or --lr, or "
+                "clip the gradient (--set optimizer.clip_norm=1)"
+            ) from None
         ledger.step += 1
         ledger.window = [ledger.window[0] + outcome.loss, ledger.window[1] + 1]
         ledger.seconds += time.perf_counter() - begun
@@ -289,16 +304,22 @@ class Trainer:
             "config_hash": config_hash(self.config),
             "numerics": self._numerics(),
             "data": self._data,
-            "task": msgspec.to_builtins(TaskForm.of(name_of(self.config.task), self.task)),
+            "task": self._form,
             "ledger": self.ledger.to_table(),
             "kept_best": self.ledger.raw.kept_best,
             "metrics_bytes": run.sync_metrics(),
         }
         checkpoint.save(run.checkpoints, self.ledger.step, model, training, values)
-        kept = (self.ledger.of(weights).kept_best for weights in self.weights)
-        best = {step for step in kept if step is not None}
-        checkpoint.prune(run.checkpoints, {*checkpoint.steps(run.checkpoints)[-2:], self.ledger.step, *best})
+        best = self._best_steps()
+        # Where this checkpoint is damaged later, the one before goes on, and has its best.
+        kept = {*checkpoint.steps(run.checkpoints)[-2:], self.ledger.step, *best, *self._best_before}
+        checkpoint.prune(run.checkpoints, kept)
+        self._best_before = best
         run.write_summary(self.summary())
+
+    def _best_steps(self) -> set[int]:
+        kept = (self.ledger.of(weights).kept_best for weights in self.weights)
+        return {step for step in kept if step is not None}
 
     def summary(self) -> dict[str, Any]:
         """What ``summary.json`` holds."""

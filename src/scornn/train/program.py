@@ -14,6 +14,7 @@ import torch
 
 from scornn import durable, tasks
 from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
+from scornn.tasks.contract import fingerprint
 from scornn.train import board, checkpoint, distributed, progress, provenance, state, watch
 from scornn.train.config import Config, to_json, to_table
 from scornn.train.engine import Engine, Weights, make_task
@@ -121,7 +122,7 @@ def evaluate(
     task, engine, saved = load(path, best=best, weights=weights, data=data, plugins=plugins)
     if audio is not None and not isinstance(task, tasks.Speech):
         raise UsageError(f"--audio rebuilds speech, but {path} is a run of {task.name}")
-    here = task.fingerprint()
+    here = fingerprint(task)
     for key, there in saved.data.items():
         if here.get(key) != there:
             progress.warn(f"evaluated on other data than {path} was trained on: {key} was {there}, is {here.get(key)}")
@@ -175,13 +176,19 @@ def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[
         if weights != "raw":
             raise UsageError(f"--start-weights {weights}: expected --start-from with the run that has them")
         return config, None
-    plugins: Sequence[str] = ()
     try:
-        read_config(source)
-    except UsageError:  # its own files may have moved, and are those of this run then
-        plugins = config.plugins
-        read_config(source, plugins)
-    saved = find_weights(source, weights=weights, plugins=plugins)
+        saved = find_weights(source, weights=weights)
+    except UsageError:
+        if not config.plugins:
+            raise
+        saved = find_weights(source, weights=weights, plugins=config.plugins)  # its own may have moved, and are these
+    if (there := saved.config.model.name) != config.model.name:
+        raise UsageError(f"--start-from {source}: a network of {there}; expected one of {config.model.name}")
+    options = [model.options for model in (saved.config.model, config.model)]
+    if other := sorted(
+        key for key in options[0].keys() | options[1].keys() if options[0].get(key) != options[1].get(key)
+    ):
+        progress.warn(f"--start-from {source} was trained with another model.options.{', model.options.'.join(other)}")
     digest = hashlib.sha256()
     for name, tensor in sorted(saved.tensors.items()):
         digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
@@ -243,7 +250,8 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_bo
         saved = None if step is None else checkpoint.at(path / "checkpoints", step)
         if saved is not None:
             trainer.resume(saved)
-            if trainer.finished and trainer.world.from_first(lambda: run is not None and run.is_settled(saved.step)):
+            done = trainer.finished and not trainer.ledger.window[1]
+            if done and trainer.world.from_first(lambda: run is not None and run.is_settled(saved.step)):
                 if trainer.world.first:
                     shown = display(trainer.display.figures)
                     parameters, step = trainer.engine.parameter_count(), trainer.ledger.step
@@ -254,13 +262,14 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_bo
         if saved is None and trainer.config.start is not None:
             trainer.save()  # the run no longer needs the other one
         if run is not None:
+            table, watchers = to_table(trainer.config), dict(watch.WATCHERS)
             if write_board:
-                trainer.viewers.append(stack.enter_context(board.opened(path / "tensorboard", trainer.ledger.step)))
-            trainer.viewers += watch.opened(path, to_table(trainer.config), stack, trainer.warn)
+                watchers["TensorBoard"] = lambda path, _: board.opened(path / "tensorboard", trainer.ledger.step)
+            trainer.viewers += watch.opened(watchers, path, table, stack, trainer.warn)
             run.log(f"training from step {trainer.ledger.step}, code {provenance.code_version()}")
         try:
             number = trainer.run()
-        except ScornnError as error:
+        except (ScornnError, OSError) as error:
             if run is not None:
                 with suppress(StorageError):
                     run.log(f"{type(error).__name__}: {error}")

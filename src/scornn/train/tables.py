@@ -108,8 +108,10 @@ def parse_setting(text: str, flag: str = "--set", example: str = "optimizer.rest
 
 
 def parse_value(text: str) -> Any:
-    """A number, or a value as TOML writes it, or the text itself."""
+    """A number, or a value as TOML writes it, or ``null``, which takes a setting back, or the text itself."""
     text = text.strip()
+    if text == "null":
+        return None
     for number in (int, float):
         with suppress(ValueError):
             return number(text)

@@ -44,9 +44,11 @@ def scalars(record: Mapping[str, Any]) -> dict[str, float]:
     return {f"{name}/{curve}": value for name, value in record.items() if isinstance(value, float)}
 
 
-def opened(run: Path, config: dict[str, Any], stack: ExitStack, warn: Callable[[str], None]) -> Iterator[Write]:
+def opened(
+    watchers: Mapping[str, Watcher], run: Path, config: dict[str, Any], stack: ExitStack, warn: Callable[[str], None]
+) -> Iterator[Write]:
     """Open every watcher for a run; ``stack`` closes them. None of them can end the run."""
-    for name, make in WATCHERS.items():
+    for name, make in watchers.items():
         try:
             context = make(run, config)
             write = context.__enter__()

@@ -1,0 +1,114 @@
+"""Faults in tasks and models of users' own: told in a sentence, before anything is written."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scornn.cli import main
+from scornn.nn.catalogue import MODELS
+from scornn.tasks import TASKS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
+SOURCES = dict(re.findall(r"^```py\n# (\S+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+SHORT = ["--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet", "--out", "run"]
+TASK = ["train", "first", "--plugin", "first.py", *SHORT]
+SMALL = ["--length", "5", "--hidden", "4", "--set", "task.train_size=60", "--set", "task.test_size=20"]
+MODEL = ["train", "adding", "--model", "symmetric", "--plugin", "symmetric.py", *SMALL, *SHORT]
+
+
+@pytest.fixture(autouse=True)
+def _process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
+    tasks, models, modules = dict(TASKS), dict(MODELS), set(sys.modules)
+    yield
+    for registry, before in ((TASKS, tasks), (MODELS, models)):
+        registry.clear()
+        registry.update(before)  # type: ignore[arg-type]
+    for name in set(sys.modules) - modules:
+        if name.startswith("scornn_plugin_"):
+            del sys.modules[name]
+
+
+def write(file: str, before: str, after: str) -> None:
+    assert before in SOURCES[file]
+    Path(file).write_text(SOURCES[file].replace(before, after, 1))
+
+
+def as_in_a_new_process() -> None:
+    for registry in (TASKS, MODELS):
+        for name in ("first", "symmetric"):
+            registry.pop(name, None)
+    for name in [name for name in sys.modules if name.startswith("scornn_plugin_")]:
+        del sys.modules[name]
+
+
+def fingerprint(returned: str) -> tuple[str, str]:
+    end = "    def size(self, split: str) -> int:\n"
+    return end, f"    def fingerprint(self):\n        return {returned}\n\n{end}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('    splits = ("train", "test")\n', "", r"the task first: splits = \(\); expected train and test among them"),
+        (*fingerprint("{}['rows']"), r"the task first of .*first.py fails in fingerprint\(\): KeyError: 'rows'"),
+        (*fingerprint("{'rows': (24, 8)}"), r"fingerprint\(\) is .*\(24, 8\).*; expected a dict of str by str"),
+        (*fingerprint("{'rows': np.int64(40)}"), r"fingerprint\(\) is .*40.*; expected a dict of str by str"),
+    ],
+)
+def test_of_a_task(before: str, after: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write("first.py", before, after)
+    assert main(TASK) == 2
+    assert re.search(said, capsys.readouterr().err)
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("self.gain, self.backend = gain", "self.gain, self.backend = {}['gain']", "cannot be made: KeyError: 'gain'"),
+        ("return (half + half.mT) / 2", "return half[:2, :2]", r"fails on a sample .*expected W of shape \(4, 4\)"),
+        ("return (half + half.mT) / 2", "return half @ half[:1]", "fails on a sample of training: RuntimeError"),
+    ],
+)
+def test_of_a_model(before: str, after: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write("symmetric.py", before, after)
+    assert main(MODEL) == 2
+    assert re.search(said, capsys.readouterr().err)
+    assert not Path("run").exists()
+
+
+def test_a_task_that_has_changed_since_is_another_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its best figure would be one of another metric."""
+    Path("first.py").write_text(SOURCES["first.py"])
+    assert main(TASK) == 0
+    write("first.py", '"accuracy", "max"', '"loss", "min"')
+    as_in_a_new_process()
+    assert main(["resume", "run", "--iterations", "3", "--quiet"]) == 4
+    said = "is of a task that has changed since: its headline was 'accuracy', is 'loss', its goal was 'max', is 'min'"
+    assert said in capsys.readouterr().err
+
+
+def test_a_stride_fits_every_split(capsys: pytest.CaptureFixture[str]) -> None:
+    write("first.py", "(x[800:], y[800:])", "(x[800:, :49], y[800:])")
+    assert main([*TASK, "--model", "memory-blocks", "--set", "model.options.stride=2"]) == 2
+    assert "expected a divisor of the 49 steps of test of first" in capsys.readouterr().err
+    assert not Path("run").exists()
+
+
+def test_plugins_are_not_a_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "copying", "--set", 'plugins=["nope.py"]', *SHORT]) == 2
+    assert "--set plugins: a plugin is named with --plugin FILE" in capsys.readouterr().err
+
+
+def test_a_setting_can_be_taken_back() -> None:
+    neutral = ["--set", "optimizer.average=null", "--set", "model.input_dropout=0", "--set", "model.read=last"]
+    assert main(["train", "adding", *neutral, *SMALL, *SHORT]) == 0
+    config = json.loads(Path("run/config.json").read_text())
+    assert config["optimizer"]["average"] is None
+    assert '"weights"' not in Path("run/metrics.jsonl").read_text()
