@@ -31,6 +31,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--device", "cuda"], 2, "device = cuda: PyTorch finds no GPU here"),
         (["--out", ""], 2, "--out is empty: expected a path"),
         (["--out="], 2, "--out is empty: expected a path"),
+        (["--data", "~nobody-of-that-name/x"], 3, "~nobody-of-that-name/x: "),
+        (["--set", "data=~nobody-of-that-name/x"], 3, "~nobody-of-that-name/x: "),
         (["--model", "lstm", "--rho", "2"], 2, "model.options.rho: lstm takes no rho; its options are num_layers"),
         (["--set", "model.options.speed=2"], 2, "scornn takes no speed; its options are num_layers, nonlinearity"),
         (["--set", "model.options.bias=no"], 2, "model.options.bias = 'no': expected true or false"),

@@ -255,3 +255,8 @@ def test_a_part_of_a_corpus_is_allowed_by_a_flag_of_reproduce() -> None:
     for partial in (False, True):
         config = settings(preset, item, 1, Request(out=Path(), allow_partial=partial))
         assert to_table(config)["task"]["allow_partial"] is partial
+
+
+def test_a_name_and_what_it_stands_for_agree() -> None:
+    with pytest.raises(UsageError, match=r"task.permuted = false: task.name = pmnist is for true"):
+        resolve({"task": {"name": "pmnist", "permuted": False}})

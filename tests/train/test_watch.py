@@ -107,3 +107,11 @@ def test_the_pages_examples(service: str, monkeypatch: pytest.MonkeyPatch) -> No
         assert [{name: run.data.metrics[name] for name in expected} for run in runs] == [expected]
     else:
         assert list(Path("run/wandb").glob("offline-run-*/*.wandb"))
+
+
+def test_tensorboard_that_cannot_write_costs_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*RUN, "--iterations", "1", "--out", "run"]) == 0
+    Path("run/tensorboard").write_text("a file in its place")
+    assert main(["resume", "run", "--tensorboard", "on", "--iterations", "2", "--quiet"]) == 0
+    assert re.search(r"watcher TensorBoard does not begin: \w+: .*run/tensorboard", capsys.readouterr().err)
+    assert json.loads(Path("run/summary.json").read_text())["finished"] is True
