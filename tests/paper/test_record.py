@@ -322,6 +322,47 @@ def test_an_open_corpus_is_not_set_beside_the_papers(tmp_path: Path, runs: Simpl
     assert "On the corpus iban, not on TIMIT" in reproduction.render(found)
 
 
+def speech(path: Path, runs: SimpleNamespace, corpus: str, error: float) -> None:
+    """A made-up run of speech with its error at the epoch chosen on validation."""
+    config = whole("timit-scornn-224")
+    config["task"] = {**config["task"], "corpus": corpus}
+    run: Path = runs.make(path, config, steps=100)
+    rows = [{"step": 100, "split": split, "mse_padded": error} for split in ("valid", "test")]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    summary = json.loads((run / "summary.json").read_text()) | {"best_by_valid": {"step": 100, "value": error}}
+    (run / "summary.json").write_text(json.dumps({**summary, "epochs": 100}))
+
+
+def test_runs_on_other_data_are_neither_averaged_nor_lost(tmp_path: Path, runs: SimpleNamespace) -> None:
+    speech(tmp_path / "iban", runs, "iban", 3.0)
+    speech(tmp_path / "timit", runs, "timit", 8.0)
+    found = collect(tmp_path)
+    numbers = {n.measure: n for n in found.numbers(ITEMS["table-timit"]) if n.values}
+    assert numbers["eval MSE (padded)"].values == (8.0,)
+    assert numbers["eval MSE (padded)"].verdict == verdict.MET
+    assert numbers["eval MSE (padded)"].budget.endswith("; seed 5544")
+    assert "| speech (timit) | scoRNN n=224 | eval MSE (padded) | 8.5 | **8** |" in record.summary(found)
+    assert "beyond the paper: corpus iban instead of timit" in record.summary(found)
+    assert "corpus iban instead of timit" in reproduction.render(found).partition("Beyond the paper")[2]
+
+
+def test_a_run_that_cannot_be_compared_hides_none_that_can(tmp_path: Path, runs: SimpleNamespace) -> None:
+    few = whole("copying-1000-scornn-190", 2)
+    few["task"] = {**few["task"], "test_size": 100}
+    runs.make(tmp_path / "few", few, steps=10_000)
+    runs.make(tmp_path / "fewer", {**few, "seed": 3, "task": {**few["task"], "test_size": 50}}, steps=10_000)
+    runs.make(tmp_path / "few-too", {**few, "seed": 4}, steps=10_000)
+
+    def row() -> Any:
+        return collect(tmp_path).numbers(ITEMS["fig-copying"])[0]
+
+    assert row().verdict == verdict.OTHER
+    assert row().budget.endswith("; seeds 2, 4")
+    runs.make(tmp_path / "whole", whole("copying-1000-scornn-190", 1), steps=10_000)
+    assert (row().verdict, row().budget) == (verdict.MET, "paper: 10,000 iterations; seed 1")
+    assert sorted(run.name for run in collect(tmp_path).others) == ["few", "few-too", "fewer"]
+
+
 def test_figures_of_the_record(results: Path) -> None:
     assert {p.name for p in (results / "figures").iterdir()} == {"fig-copying-1.svg"}
     assert "scoRNN" in (results / "README.md").read_text() or "scornn" in (results / "README.md").read_text()

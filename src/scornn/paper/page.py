@@ -231,9 +231,9 @@ def _notes(item: Item) -> str:
 
 
 def difference(run: Run) -> str:
-    """What a run that is of no preset sets otherwise than the nearest one."""
+    """What a run sets otherwise than its preset, or if it is of none than the nearest one."""
     task, model = mapping(run.config.get("task")), mapping(run.config.get("model"))
-    nearest = choose(task, str(model.get("name")), model.get("hidden"))
+    nearest = match.preset_of(run.config) or choose(task, str(model.get("name")), model.get("hidden"))
     if nearest is None:
         return "a model or task that the paper has not"
     return "; ".join(match.differences(run.config, nearest)) or "its start"

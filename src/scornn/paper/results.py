@@ -66,7 +66,11 @@ class Number:
 
 @dataclass(frozen=True)
 class Results:
-    """Runs and measurements in a directory, by preset; ``others`` belong to none."""
+    """Runs and measurements in a directory, by preset.
+
+    The runs of a preset differ from it in the same settings, if in any. ``others`` are those that cannot be set beside
+    them, and those of no preset.
+    """
 
     runs: dict[str, list[Run]]
     timings: dict[str, dict[str, Any]]
@@ -180,8 +184,11 @@ def collect(directory: Path) -> Results:
             others.append(run)
         else:
             by_preset.setdefault(preset.name, []).append(run)
+    in_order = {}
+    for name in (name for name in presets() if name in by_preset):
+        in_order[name] = _alike(by_preset[name], presets()[name])
+        others += [run for run in by_preset[name] if run not in in_order[name]]
     others.sort(key=lambda run: (run.task, finite(mapping(run.config.get("task")).get("length")) or 0.0))
-    in_order = {name: by_preset[name] for name in presets() if name in by_preset}
     timings = {}
     for path in sorted(directory.glob("timing/*.json")):
         timed = read_object(path)
@@ -191,6 +198,14 @@ def collect(directory: Path) -> Results:
     missing = {str(k): str(v) for k, v in read_object(directory / "missing.json").items()}
     sweeps = {path.stem: read_object(path) for path in sorted(directory.glob("sweeps/*.json"))}
     return Results(in_order, timings, missing, remarks, others, sweeps)
+
+
+def _alike(runs: Sequence[Run], preset: Preset) -> list[Run]:
+    """Of a preset's runs those that its row is made of: as it is set, or else the most that differ from it alike."""
+    groups: dict[tuple[str, ...], list[Run]] = {}
+    for run in runs:
+        groups.setdefault(tuple(match.differences(run.config, preset)), []).append(run)
+    return groups.get(()) or max(groups.values(), key=len)
 
 
 def label(preset: Preset, hidden: int | None = None) -> str:
