@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -12,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from scornn import nn, plugins
 from scornn.cli import main
 from scornn.errors import DataError, UsageError
+from scornn.nn.catalogue import MODELS
 from scornn.paper import figures, match, record, verdict
 from scornn.paper import page as reproduction
 from scornn.paper.items import ITEMS, Item
@@ -22,6 +26,7 @@ from scornn.paper.reproduce import reproduce
 from scornn.paper.results import collect, records, spread
 from scornn.paper.scale import Request
 from scornn.report.models import look
+from scornn.train import checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -110,6 +115,86 @@ def test_what_is_refused_is_refused_before_anything_is_written(tmp_path: Path, r
     with pytest.raises(DataError):
         record.record([good, tmp_path / "empty"], tmp_path / "results", None)
     assert not (tmp_path / "results").exists()
+
+
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in directory.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("damaged", ["timing", "gradients", "no config", "end of the README", "sweep"])
+def test_what_cannot_be_read_is_told_before_anything_is_written(
+    damaged: str, tmp_path: Path, runs: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, results, readme = tmp_path / "out", tmp_path / "results", tmp_path / "README.md"
+    good = runs.make(out / "runs" / "good", whole("copying-1000-scornn-190"), steps=9000)
+    with_checkpoint(good)
+    given, code = [str(out)], 3
+    match damaged:
+        case "timing":
+            (out / "timing").mkdir()
+            (file := out / "timing" / "x.json").write_text('{"preset":')
+        case "gradients":
+            (file := good / "gradients.json").write_text("[")
+        case "no config":
+            (file := tmp_path / "bad").mkdir()
+            (file / "config.json").write_text("{}")
+            given.append(str(file))
+        case "end of the README":
+            readme.write_text(record.BEGIN)
+            file, code = Path("the README"), 2
+        case _:
+            file = Path("sweeps/x.json")
+            (results / "sweeps").mkdir(parents=True)
+            (results / file).write_text("{}")
+    before = contents(tmp_path)
+    assert main(["reproduce", "record", *given, "--out", str(results)]) == code
+    assert str(file) in capsys.readouterr().err
+    assert contents(tmp_path) == before
+
+
+def with_checkpoint(run: Path) -> None:
+    """The weights of a scoRNN in a made-up run, in place of their spectrum."""
+    (run / "spectrum.json").unlink()
+    model = json.loads((run / "config.json").read_text())["model"]
+    layer = nn.build("scornn", 10, model["hidden"], **model["options"])
+    (run / "checkpoints").mkdir()
+    checkpoint.save(run / "checkpoints", 30, nn.SequenceModel(layer, 9).state_dict(), {}, {})
+
+
+def test_the_spectrum_of_weights_goes_into_the_record_and_not_into_the_run(
+    tmp_path: Path, runs: SimpleNamespace
+) -> None:
+    run = runs.make(tmp_path / "run", whole("copying-1000-scornn-190"), steps=9000)
+    with_checkpoint(run)
+    before = contents(run)
+    (kept,) = record.record([run], tmp_path / "results", None)
+    assert json.loads((kept / "spectrum.json").read_text())["step"] == 30
+    assert contents(run) == before
+
+
+def test_a_run_of_a_model_of_ones_own_is_recorded(
+    tmp_path: Path, runs: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its spectrum too, where the plugin is one that its user has named; without it where the file is gone."""
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from scornn.nn import ScoRNN\nfrom scornn.nn.catalogue import model\n\n\n"
+        "@model('mine', label='mine')\nclass Mine(ScoRNN):\n    pass\n"
+    )
+    named = plugins.load([str(plugin)])
+    del MODELS["mine"]  # as in a new process
+    for module in [module for module in sys.modules if module.startswith("scornn_plugin_")]:
+        del sys.modules[module]
+    for name, files in (("there", named), ("gone", [str(tmp_path / "gone.py")])):
+        config = whole("copying-1000-scornn-190", plugins=files, name=name)
+        config["model"] = {**config["model"], "name": "mine" if name == "there" else "nobodys"}
+        run = runs.make(tmp_path / name, config, steps=9000)
+        (run / "spectrum.json").write_text("{}")
+        with_checkpoint(run)
+        (kept,) = record.record([run], tmp_path / "results", None)
+        assert (kept / "spectrum.json").is_file() == (name == "there")
+    del MODELS["mine"]
+    assert "gone is recorded without it: no spectrum of W: step-30 cannot be used" in capsys.readouterr().err
 
 
 def test_a_line_of_metrics_that_was_cut_is_left_out(tmp_path: Path, runs: SimpleNamespace) -> None:
@@ -398,6 +483,16 @@ def test_a_smoke_run_is_no_result(tmp_path: Path) -> None:
     reproduce([ITEMS["fig-adding"]], request)
     with pytest.raises(UsageError, match="is a smoke run"):
         record.record([tmp_path / "out"], tmp_path / "results", None)
+    shutil.rmtree(tmp_path / "out" / "runs")
+    file = tmp_path / "out" / "timing" / "mnist-scornn-170.json"
+    file.parent.mkdir()
+    config = whole("mnist-scornn-170")
+    config["model"] = {**config["model"], "hidden": 8}
+    timed = {"preset": "mnist-scornn-170", "config": config, "seconds_per_step": 0.001, "steps": 3}
+    file.write_text(json.dumps(timed))
+    with pytest.raises(UsageError, match=r"mnist-scornn-170\.json is a smoke run"):
+        record.record([tmp_path / "out"], tmp_path / "results", None)
+    assert not (tmp_path / "results").exists()
     with pytest.raises(DataError, match="expected a run directory"):
         record.record([tmp_path / "nothing"], tmp_path / "results", None)
 

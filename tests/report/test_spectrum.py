@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from scornn import nn
-from scornn.errors import CheckpointError
 from scornn.report import spectrum
 from scornn.report.run_report import report
 from scornn.train import checkpoint
@@ -61,27 +60,25 @@ def test_a_run_from_other_weights_did_not_start_from_the_seed(trained):
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps({**config, "start": "other, step 5"}))
     assert [moment.step for moment in spectrum.read(path)[0]] == [30]
-    spectrum.write(path)
-    assert json.loads((path / "spectrum.json").read_text())["start"] == []
-    (path / "spectrum.json").unlink()
+    assert spectrum.to_table(spectrum.read(path)[0])["start"] == []
     start = nn.build("scornn", 10, 17, rho=8)
     checkpoint.save(path / "checkpoints", 0, nn.SequenceModel(start, 9).state_dict(), {}, {})
-    for found in (spectrum.read(path)[0], spectrum.write(path) and spectrum.read(path)[0]):
-        assert [moment.step for moment in found] == [0, 30]
-        for moment, of in zip(found, (start, layer), strict=True):
-            W = of.weight_hh_l0.detach().double().numpy()
-            np.testing.assert_allclose(in_order(moment.eigenvalues), in_order(np.linalg.eigvals(W)), atol=1e-10)
+    found = spectrum.read(path)[0]
+    assert [moment.step for moment in found] == [0, 30]
+    for moment, of in zip(found, (start, layer), strict=True):
+        W = of.weight_hh_l0.detach().double().numpy()
+        np.testing.assert_allclose(in_order(moment.eigenvalues), in_order(np.linalg.eigvals(W)), atol=1e-10)
 
 
 def test_file_stands_in_for_weights(trained):
     path, _ = trained()
     with_weights, _ = spectrum.read(path)
-    assert spectrum.write(path) == path / "spectrum.json"
+    (path / "spectrum.json").write_text(json.dumps(spectrum.to_table(with_weights)))
     shutil.rmtree(path / "checkpoints")
     kept, reason = spectrum.read(path)
     assert ([moment.step for moment in kept], reason) == ([0, 30], "")
     for before, after in zip(with_weights, kept, strict=True):
-        np.testing.assert_array_equal(after.eigenvalues, before.eigenvalues)
+        np.testing.assert_allclose(after.eigenvalues, before.eigenvalues, atol=1e-6)
     assert "17 eigenvalues of W and the unit circle" in report([path])
 
 
@@ -95,8 +92,6 @@ def test_newer_of_checkpoint_and_file_counts(trained):
 def test_no_spectrum_where_W_is_free(trained):
     path, _ = trained("lstm")
     assert spectrum.read(path) == ([], "")
-    assert spectrum.write(path) is None
-    assert not (path / "spectrum.json").exists()
 
 
 def test_damaged_checkpoint_is_said_and_the_page_made(trained):
@@ -109,16 +104,12 @@ def test_damaged_checkpoint_is_said_and_the_page_made(trained):
     assert found == []
     assert "step-30 cannot be used" in reason
     assert "step-30 cannot be used" in report([path])
-    with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
-        spectrum.write(path)
 
 
 def test_without_checkpoint_and_file_it_is_said(trained):
     path, _ = trained()
     (path / "checkpoints" / "step-30" / "manifest.json").unlink()
     assert spectrum.read(path) == ([], "no spectrum of W: neither a checkpoint nor spectrum.json is here")
-    with pytest.raises(CheckpointError, match="no complete checkpoint"):
-        spectrum.write(path)
 
 
 def test_weights_of_another_layer_are_said(trained):

@@ -16,15 +16,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from scornn import durable
+from scornn import durable, plugins
 from scornn.errors import DataError, UsageError
 from scornn.paper import match
 from scornn.paper.figures import pictured, write_pictured
 from scornn.paper.items import ITEMS, MAIN
 from scornn.paper.page import counted, difference
+from scornn.paper.presets import presets
 from scornn.paper.results import Number, Results, collect, label, spread
 from scornn.paper.verdict import ENOUGH, OTHER
-from scornn.plugins import without_places
 from scornn.report import spectrum
 from scornn.report.models import label_and_about
 from scornn.report.page import duration, number, words
@@ -32,6 +32,7 @@ from scornn.report.runs import finite, mapping, read_object
 from scornn.report.runs import read as read_run
 from scornn.tasks import catalogue
 from scornn.train import weights as stored
+from scornn.train.progress import warn
 
 LARGEST = 200_000
 """Bytes of the largest file of metrics."""
@@ -46,7 +47,7 @@ _NO_WORD = "No results are recorded yet: `scornn reproduce` obtains them."
 
 
 _WEIGHTS = (stored.FILE, f"{stored.FILE}.md")
-_WHERE_ANY = (spectrum.FILE, "gradients.json", "audio/scores.json")
+_MEASURED = ("gradients.json", "audio/scores.json")
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class _Entry:
         durable.make_directory(self.target)
         before = read_object(self.target / "summary.json")
         if before and before != json.loads(self.files["summary.json"]):
-            for file in {*_WEIGHTS, *_WHERE_ANY} - self.files.keys():
+            for file in {*_WEIGHTS, *_MEASURED, spectrum.FILE} - self.files.keys():
                 (self.target / file).unlink(missing_ok=True)
         for file, content in self.files.items():
             durable.make_directory((self.target / file).parent)
@@ -72,6 +73,8 @@ class _Entry:
 def _entry(run: Path, results: Path) -> _Entry:
     """What is to be copied of a run, or an error that says why it is no result."""
     read = read_run(run)
+    with suppress(UsageError):  # a task or a model whose file is not there is called by its name
+        plugins.load_remembered(read.config)
     if not read.config or not read.summary or not read.rows:
         raise DataError(
             f"{run}: expected a run with config.json, metrics.jsonl and summary.json: "
@@ -88,17 +91,36 @@ def _entry(run: Path, results: Path) -> _Entry:
             f'its own ("name" in its config.json), or remove the other first'
         )
     files = {
-        "config.json": durable.json_bytes(without_places(read.config)),
-        "summary.json": durable.json_bytes(read.summary),
+        "config.json": _json(run / "config.json", plugins.without_places(read.config)),
+        "summary.json": _json(run / "summary.json", read.summary),
         "metrics.jsonl": thinned((run / "metrics.jsonl").read_text(encoding="utf-8", errors="replace")).encode(),
     }
-    if spectrum.newest_checkpoint(run) is not None:
-        spectrum.write(run)
-    for file in _WHERE_ANY:
+    for file in _MEASURED:
         if (run / file).is_file():
-            content = (run / file).read_bytes()
-            files[file] = _rounded(content) if file == spectrum.FILE else content
+            files[file] = _json(run / file, _object(run / file))
+    if read.last("orthogonality") is not None:
+        found, reason = spectrum.read(run)
+        if found:
+            files[spectrum.FILE] = (json.dumps(spectrum.to_table(found)) + "\n").encode()
+        if reason:
+            warn(f"{run} is recorded without it: {reason}")
     return _Entry(target, files)
+
+
+def _object(file: Path) -> dict[str, Any]:
+    """The object in a JSON file that others rely on."""
+    notes: list[str] = []
+    found = read_object(file, notes)
+    if notes:
+        raise DataError(f"{file}: expected a JSON object: {notes[0]}; make it again, or remove it")
+    return found
+
+
+def _json(file: Path, value: dict[str, Any]) -> bytes:
+    try:
+        return durable.json_bytes(value)
+    except ValueError as error:  # NaN or infinity, which Python reads and JSON has not
+        raise DataError(f"{file}: expected finite numbers: {error}") from None
 
 
 def name_of(config: Mapping[str, Any]) -> str:
@@ -119,15 +141,17 @@ def name_of(config: Mapping[str, Any]) -> str:
     return f"{name}-s{seed}"
 
 
-def add_timing(file: Path, results: Path) -> Path:
-    """Copy a measurement into the record."""
-    timed = json.loads(file.read_text(encoding="utf-8"))
-    if not {"preset", "config", "seconds_per_step", "steps"} <= timed.keys():
+def _timing(file: Path, results: Path) -> tuple[Path, bytes]:
+    """A measurement as the record will have it, or an error that says why it is no result."""
+    timed = _object(file)
+    preset = presets().get(str(timed.get("preset")))
+    config, numbers = mapping(timed.get("config")), [finite(timed.get(key)) for key in ("seconds_per_step", "steps")]
+    if preset is None or not config or None in numbers:
         raise DataError(f"{file}: expected a measurement of `scornn reproduce table-timing`")
-    timed["config"]["data"] = None
-    target = durable.make_directory(results / "timing") / f"{timed['preset']}.json"
-    durable.write_json(target, timed)
-    return target
+    if match.is_reduced(config, preset):
+        raise UsageError(f"{file} is a smoke run of {preset.name}, with another n or T: it is no result")
+    timed["config"] = plugins.without_places(config)
+    return results / "timing" / f"{preset.name}.json", _json(file, timed)
 
 
 def thinned(text: str, largest: int = LARGEST) -> str:
@@ -153,10 +177,21 @@ def rebuild(results: Path, readme: Path | None = None) -> list[Path]:
     found = collect(durable.make_directory(results))
     durable.write_text(results / "README.md", summary(found))
     written = [results / "README.md", *write_pictured(found, results / "figures")]
-    if readme is not None and readme.is_file() and BEGIN in readme.read_text(encoding="utf-8"):
-        durable.write_text(readme, with_table(readme.read_text(encoding="utf-8"), table(found)))
+    if readme is not None and (text := _with_a_place(readme)):
+        durable.write_text(readme, with_table(text, table(found)))
         written.append(readme)
     return written
+
+
+def _with_a_place(readme: Path) -> str:
+    """The text of a README that has a place for the table; nothing of another."""
+    if not readme.is_file():
+        return ""
+    try:
+        text = readme.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{readme} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    return with_table(text, "") and text if BEGIN in text else ""
 
 
 def with_table(text: str, made: str) -> str:
@@ -321,12 +356,21 @@ def summary(results: Results) -> str:
     if results.sweeps:
         lines += ["", "## Sweeps", "", "| sweep | trials | over | best |", "|---|---|---|---|"]
     for name, sweep in results.sweeps.items():
-        metric, goal, split = sweep["plan"]["objective"]
-        values = [trial["value"] for trial in sweep["trials"] if trial["value"] is not None]
-        best = f"{split} {words(metric)} {number((max if goal == 'max' else min)(values, default=None))}"
-        over = "; ".join(sweep["plan"]["over"])
-        lines.append(f"| [{name}](sweeps/{name}.json) | {len(sweep['trials'])} | {over} | {best} |")
+        try:
+            lines.append(_sweep(name, sweep))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"sweeps/{name}.json: expected the record of a sweep, found no such table: {error!r}"
+            ) from None
     return "\n".join([*lines, ""])
+
+
+def _sweep(name: str, sweep: Mapping[str, Any]) -> str:
+    metric, goal, split = sweep["plan"]["objective"]
+    values = [trial["value"] for trial in sweep["trials"] if trial["value"] is not None]
+    best = f"{split} {words(metric)} {number((max if goal == 'max' else min)(values, default=None))}"
+    over = "; ".join(sweep["plan"]["over"])
+    return f"| [{name}](sweeps/{name}.json) | {len(sweep['trials'])} | {over} | {best} |"
 
 
 def files_of(path: Path) -> tuple[list[Path], list[Path]]:
@@ -345,26 +389,22 @@ def record(
 ) -> list[Path]:
     """Add runs and ``also`` files to the record, and rebuild what is made from it.
 
-    Where one of the runs is refused, nothing is written.
+    All is read before anything is written: where a run or a measurement is refused, or what is there already cannot be
+    read, nothing is.
     """
     found = [files_of(path) for path in paths]
     entries = [_entry(run, results) for runs, _ in found for run in runs]
-    timings = [file for _, timings in found for file in timings]
+    timings = dict(_timing(file, results) for _, timings in found for file in timings)
     by_target = {entry.target: entry for entry in entries}
     for entry in entries:
         if by_target[entry.target] != entry:
             raise UsageError(f"two different runs would both be {entry.target}; record one of them")
-    for file, text in also.items():
-        durable.write_text(durable.make_directory(file.parent) / file.name, text)
-    added = [entry.write() for entry in entries] + [add_timing(file, results) for file in timings]
+    if readme is not None:
+        _with_a_place(readme)
+    if results.is_dir():
+        summary(collect(results))
+    added = [entry.write() for entry in entries]
+    for file, content in ({file: text.encode() for file, text in also.items()} | timings).items():
+        durable.write_bytes(durable.make_directory(file.parent) / file.name, content)
     rebuild(results, readme)
-    return [*also, *added]
-
-
-def _rounded(content: bytes) -> bytes:
-    """A spectrum with as many digits as float32 has."""
-    table: dict[str, Any] = json.loads(content)
-    for key in ("start", "eigenvalues"):
-        if key in table:
-            table[key] = [[float(f"{x:.7g}") for x in pair] for pair in table[key]]
-    return (json.dumps(table) + "\n").encode()
+    return [*also, *added, *timings]

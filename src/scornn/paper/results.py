@@ -192,7 +192,8 @@ def collect(directory: Path) -> Results:
     timings = {}
     for path in sorted(directory.glob("timing/*.json")):
         timed = read_object(path)
-        if timed.get("preset") in presets() and finite(timed.get("seconds_per_step")) is not None:
+        known = all(finite(timed.get(key)) is not None for key in ("seconds_per_step", "steps"))
+        if known and timed.get("preset") in presets():
             timings[str(timed["preset"])] = timed
     remarks = {str(k): str(v) for k, v in read_object(directory / "remarks.json").items()}
     missing = {str(k): str(v) for k, v in read_object(directory / "missing.json").items()}

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scornn import durable
-from scornn.errors import CheckpointError, ScornnError
 from scornn.report.runs import finite, mapping
 
 FILE = "spectrum.json"
@@ -42,27 +41,11 @@ def read(run: str | os.PathLike[str]) -> tuple[list[Spectrum], str]:
         return kept, problem or f"no spectrum of W: {newest[1].name} cannot be used ({_first_line(error)})"
 
 
-def write(run: str | os.PathLike[str]) -> Path | None:
-    """Write ``spectrum.json`` from the newest checkpoint, to be kept when weights are not.
-
-    Returns None, and writes nothing, where the model has no orthogonal or unitary W.
-    """
-    run = Path(run)
-    newest = newest_checkpoint(run)
-    if newest is None:
-        raise CheckpointError(f"{run}: no complete checkpoint in it, so no W to take the spectrum of")
-    try:
-        found = _of_checkpoint(run, newest)
-    except ScornnError:
-        raise
-    except Exception as error:
-        raise CheckpointError(f"{newest[1]}: cannot rebuild the layer from it: {_first_line(error)}") from error
-    if not found:
-        return None
-    pairs = [[[float(z.real), float(z.imag)] for z in s.eigenvalues] for s in found]
+def to_table(found: Sequence[Spectrum]) -> dict[str, Any]:
+    """What ``spectrum.json`` holds, to be kept when weights are not: as many digits as float32 has."""
+    pairs = [[[float(f"{x:.7g}") for x in (z.real, z.imag)] for z in moment.eigenvalues] for moment in found]
     start, now = pairs if len(pairs) == 2 else ([], pairs[0])
-    durable.write_json(run / FILE, {"step": newest[0], "eigenvalues": now, "start": start})
-    return run / FILE
+    return {"step": found[-1].step, "eigenvalues": now, "start": start}
 
 
 def newest_checkpoint(run: Path) -> tuple[int, Path] | None:
