@@ -13,7 +13,7 @@ import pytest
 
 import scornn.paper.items
 from scornn.cli import main
-from scornn.errors import UsageError
+from scornn.errors import DivergedError, UsageError
 from scornn.paper.items import ITEMS
 from scornn.paper.presets import presets
 from scornn.paper.record import BEGIN, END
@@ -146,6 +146,19 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "MNIST is missing" in (out / "page.html").read_text()
     assert main(["reproduce", "table-timit", "--out", str(out), *only("timit-lstm-84")]) == 3
     assert "--corpus iban" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("item", ["fig-copying", "all"])
+def test_a_run_that_diverges_is_no_missing_file(
+    item: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def diverges(*_: object, **__: object) -> None:
+        raise DivergedError("not finite at step 3")
+
+    monkeypatch.setattr(program, "start", diverges)
+    assert main(["reproduce", item, "--out", str(tmp_path), *only(ROWS[0])]) == 5
+    assert f"{ROWS[0]}-s5544 diverged: not finite at step 3" in capsys.readouterr().err
+    assert "diverged: not finite at step 3" in (tmp_path / "page.html").read_text()
 
 
 def test_speech_on_a_folder_is_labelled(tmp_path: Path) -> None:

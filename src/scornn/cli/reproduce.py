@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from scornn.cli._options import absolute, at_least_one, flag, option, parse, waiting, write_page
-from scornn.errors import DataError, UsageError
+from scornn.errors import DataError, DivergedError, UsageError
 
 if TYPE_CHECKING:
     from scornn.paper.items import Item
@@ -111,6 +111,8 @@ def _reproduce(flags: Flags) -> int:
     if outcome.signal:
         print(f"{signal.Signals(outcome.signal).name}: the same command goes on where this stopped")
         return 128 + outcome.signal
+    if outcome.diverged:
+        raise DivergedError("; ".join(f"{run} diverged: {said}" for run, said in outcome.diverged.items()))
     if outcome.missing and flags.item != "all":
         said = f"{len(outcome.missing)} rows of {flags.item} have no result: "
         said += "; ".join(dict.fromkeys(outcome.missing.values()))

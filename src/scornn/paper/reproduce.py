@@ -34,7 +34,7 @@ _SHOWN_UTTERANCES = 3
 
 @dataclass
 class Outcome:
-    """How it went: the signal that stopped it (0 at the end), and why some presets have no result.
+    """How it went: the signal that stopped it (0 at the end), and why some presets have no result, or a run of theirs.
 
     ``items`` names all that were ever asked for in this directory, in the paper's order: what its page shows.
     """
@@ -42,6 +42,8 @@ class Outcome:
     items: list[str]
     signal: int = 0
     missing: dict[str, str] = field(default_factory=dict)
+    diverged: dict[str, str] = field(default_factory=dict)
+    """Of those the ones whose data were there, by the name of the run."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ def reproduce(items: list[Item], request: Request) -> Outcome:
                 absent[_needs(job)] = outcome.missing[job.preset.name] = str(error)
             except DivergedError as error:
                 outcome.missing[job.preset.name] = word = f"diverged: {error}"
+                outcome.diverged[job.name] = str(error)
             if outcome.signal:
                 overview.say(f"{job.name}: {word}")
                 break
