@@ -160,13 +160,9 @@ def check_here(config: Config) -> None:
 
 def _check(plan: Plan, base: Config, task: Task) -> None:
     """Refuse what no trial could run: each value of each key, beside the settings of the others."""
-    if plan.weights == "average" and Engine(base, task).average is None:
-        raise UsageError(
-            f"--weights average: {base.model.name} with these settings averages nothing; "
-            "give --set optimizer.average.decay=0.999, or another model"
-        )
-    for axis in axes(plan):
-        for value in axis.choices or (axis.low, axis.high):
+    varied = axes(plan)
+    for axis in varied:
+        for value in _ends(axis):
             auto = (axis.key, value) == (rho.KEY, rho.AUTO)
             try:
                 changed = config(plan, {axis.key: "n/2" if auto else value})
@@ -179,6 +175,28 @@ def _check(plan: Plan, base: Config, task: Task) -> None:
                     build_model(changed, own)
             except ScornnError as error:
                 raise type(error)(f"--over {axis.text}: {error}") from None
+    first = {axis.key: _ends(axis)[0] for axis in varied}
+    trials = ({**first, axis.key: value} for axis in varied for value in _ends(axis))
+    if plan.weights == "average" and not any(_averages(plan, values, base, task) for values in trials):
+        raise UsageError(
+            f"--weights average: {base.model.name} with these settings averages nothing; "
+            "give --set optimizer.average.decay=0.999, or another model"
+        )
+
+
+def _ends(axis: Axis) -> tuple[Value, ...]:
+    """The values of a list, or the ends of a range."""
+    return axis.choices or (axis.low, axis.high)
+
+
+def _averages(plan: Plan, values: Mapping[str, Value], base: Config, task: Task) -> bool:
+    """Whether a trial with these values has averaged weights. One that cannot be is left to say so itself."""
+    auto = values.get(rho.KEY) == rho.AUTO
+    try:
+        own = config(plan, {**values, rho.KEY: "n/2"} if auto else values)
+        return Engine(own, task if own.task == base.task else make_task(own)).average is not None
+    except ScornnError:
+        return True
 
 
 def _check_objective(task: Task, objective: Objective) -> None:
