@@ -279,6 +279,40 @@ def test_a_sweep_of_which_every_trial_is_refused_has_failed(sweep: Sweep, capsys
     assert not capsys.readouterr().err
 
 
+def test_a_sweep_of_which_every_trial_diverges_has_diverged(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def diverge(self: Engine, *arguments: Any) -> Any:
+        raise DivergedError("loss nan")
+
+    monkeypatch.setattr(Engine, "step", diverge)
+    # Of n = 3, a rho of 4 is refused: that another trial failed changes nothing.
+    over = ("--over", "model.hidden=3,4", "--over", "model.options.rho=4")
+    for arguments, diverged in ((RHO, "3 of 3 diverged; trial 0"), (over, "1 of 2 diverged; trial 1")):
+        said = f"scornn: no trial in {diverged[0]} ran to its end: {diverged}: diverged: not finite at step 1: loss nan"
+        assert sweep(*arguments, "--out", diverged[0], "--quiet") == 5
+        assert said in capsys.readouterr().err
+        assert not Path(diverged[0], "best.json").exists()
+        assert main(["sweep", "resume", diverged[0], "--quiet"]) == 5
+        assert said in capsys.readouterr().err
+
+
+def test_averaged_weights_are_judged_where_a_trial_has_some(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    average = ("--model", "dtriv", "--weights", "average", "--quiet")
+    assert sweep(*average, "--over", "model.name=dtriv,lstm", "--out", "s") == 0, capsys.readouterr().err
+    assert [t.state.name for t in trials("s")] == ["FAIL", "COMPLETE"]
+
+
+def test_a_grid_that_has_no_more_trials_says_so(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep("--over", "seed=1,2", "--out", "s", "--quiet") == 0
+    assert not capsys.readouterr().err
+    assert main(["sweep", "resume", "s", "--trials", "6", "--quiet"]) == 0
+    said = "warning: --trials 6: the lists of --over have 2 combinations, and each is a trial once: there are no more"
+    assert said in capsys.readouterr().err
+    assert sweep("--over", "seed=1,2", "--trials", "6", "--out", "t", "--quiet") == 0
+    assert said in capsys.readouterr().err
+
+
 def test_a_sweep_on_a_device_that_is_gone_is_not_resumed(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

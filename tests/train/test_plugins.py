@@ -213,10 +213,50 @@ def test_a_sweep_over_a_task_of_a_plugin_is_resumed_and_reported(jobs: int, caps
     Path("first.py").rename("moved/first.py")
     assert main(["sweep", "resume", "s", "--quiet"]) == 2
     assert main(["sweep", "report", "kept.json"]) == 2
-    assert "made with first.py: pass --plugin" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith(
+        "scornn: kept.json was made with first.py: pass --plugin with where that is\n"
+    )
     for command in (["resume", "s", "--quiet"], ["report", "s"], ["report", "kept.json"]):
         _forget()
         assert main(["sweep", *command, "--plugin", "moved/first.py"]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("decay", ["0.5,0.9", "0.5..0.9"])
+def test_averaged_weights_are_judged_where_only_the_trials_average(
+    decay: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("optuna")
+    sweep = "sweep first --plugin first.py --hidden 4 --iterations 2 --threads 1 --quiet --weights average --trials 2"
+    assert main([*sweep.split(), "--over", "seed=1,2", "--out", "s"]) == 2
+    assert "averages nothing; give --set optimizer.average.decay=0.999" in capsys.readouterr().err
+    assert main([*sweep.split(), "--over", f"optimizer.average.decay={decay}", "--out", "s"]) == 0, (
+        capsys.readouterr().err
+    )
+    assert Path("s/best.json").is_file()
+
+
+def test_a_sweep_whose_plugin_was_edited_says_that_its_trials_do_not_compare(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("optuna")
+    sweep = "sweep first --plugin first.py --over seed=1,2,3 --hidden 4 --iterations 2 --trials 2 --threads 1 --quiet"
+    assert main([*sweep.split(), "--out", "s"]) == 0, capsys.readouterr().err
+    _forget()
+    Path("first.py").write_text(Path("first.py").read_text() + "# edited\n")
+    assert main(["sweep", "resume", "s", "--quiet"]) == 0
+    assert not capsys.readouterr().err  # no trial is left that the new code could make
+    assert main(["sweep", "resume", "s", "--trials", "3", "--quiet"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("warning: trials 0, 1 came from first.py "), said
+    assert main(["sweep", "report", "s", "--out", "kept.json"]) == 0
+    (note,) = json.loads(Path("kept.json").read_text())["notes"]
+    assert re.fullmatch(
+        r"Made with other code of the plugins, so that their figures may not compare: "
+        r"trials 0, 1 with first\.py \w{12}; trial 2 with first\.py \w{12}\.",
+        note,
+    )
+    assert main(["sweep", "report", "s"]) == 0
+    assert "their figures may not compare" in Path("sweep.html").read_text()
 
 
 @pytest.mark.parametrize(("model", "kind"), [("scornn", "rmsprop"), ("lstm", "adam")])

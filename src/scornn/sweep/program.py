@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 
 from scornn import durable
-from scornn.errors import UsageError
+from scornn import plugins as plugin_files
+from scornn.errors import DivergedError, ScornnError, UsageError
 from scornn.sweep import plan as plans
 from scornn.sweep.plan import Plan
 from scornn.sweep.progress import Overview
@@ -21,7 +22,7 @@ from scornn.sweep.storage import is_database, require_optuna, without_password
 from scornn.sweep.study import Trials, tickets
 from scornn.sweep.worker import Worker, write_best
 from scornn.train.distributed import default_threads, die_with_parent
-from scornn.train.progress import tell
+from scornn.train.progress import tell, warn
 from scornn.train.run import fcntl_module
 from scornn.train.signals import StopRequest
 
@@ -47,7 +48,7 @@ def start(plan: Plan, directory: Path, *, quiet: bool = False, tensorboard: bool
     """Make a sweep in a new directory, or join the one that is there if it is the same."""
     require_optuna()
     fcntl_module()  # refused where there is no flock, before anything is made
-    plan = msgspec.structs.replace(plan, trials=len(tickets(plan)))
+    plan = _counted(plan)
     if (directory / plans.FILE).is_file():
         there = plans.load(directory, plan.settings.get("plugins", ()))
         if differ := plans.differences(plans.identity(there), plans.identity(plan)):
@@ -85,7 +86,7 @@ def resume(
     plan = msgspec.structs.replace(kept, trials=trials or kept.trials, jobs=jobs or kept.jobs)
     if trials is not None and trials < kept.trials:
         raise UsageError(f"--trials {trials}: {directory} has {kept.trials} already; expected more")
-    plan = msgspec.structs.replace(plan, trials=len(tickets(plan)))
+    plan = _counted(plan)
     found = storage or os.environ.get(_STORAGE) or plan.storage
     if without_password(found) != without_password(kept.storage):
         raise UsageError(f"--storage {without_password(found)}: {directory} is kept in {kept.storage}")
@@ -97,6 +98,17 @@ def resume(
         if plan != kept:
             plans.save(plan, directory)
     return _run(study, quiet, tensorboard)
+
+
+def _counted(plan: Plan) -> Plan:
+    """The plan with as many trials as it can have: a grid ends."""
+    count = len(tickets(plan))
+    if count < plan.trials:
+        warn(
+            f"--trials {plan.trials}: the lists of --over have {count} combinations, and each is a trial once: "
+            "there are no more"
+        )
+    return msgspec.structs.replace(plan, trials=count)
 
 
 def joined() -> bool:
@@ -113,6 +125,8 @@ def open_sweep(directory: Path, storage: str | None = None, plugins: Sequence[st
 
 def _run(trials: Trials, quiet: bool, tensorboard: bool | None) -> Result:
     plan = trials.plan
+    if not joined():
+        _warn_of_other_code(trials)
     how = "" if plan.prune == "none" else f", pruned by {plan.prune} on the {plan.objective.prunes_on}"
     with Overview(trials, quiet) as overview:
         overview.say(f"{plan.trials} trials by {plan.sampler}, {plan.jobs} at once{how}")
@@ -123,18 +137,44 @@ def _run(trials: Trials, quiet: bool, tensorboard: bool | None) -> Result:
             number, code = _Jobs(trials, overview, tensorboard).run()
     if not number and not code and not joined() and (failure := _failure(trials)):
         tell(f"scornn: {failure}", sys.stderr)
-        code = UsageError.exit_code
+        code = failure.exit_code
     return Result(trials.directory, number, write_best(trials), 128 + number if number else code)
 
 
-def _failure(trials: Trials) -> str:
-    """What to say where every trial failed; empty where one has a result."""
+def _warn_of_other_code(trials: Trials) -> None:
+    """Where trials are left to run, and those before them were made by plugins that have been edited since."""
+    with trials.errors():
+        left = any(not trial.state.is_finished() for trial in trials.all())
+        made = trials.plugin_code() if left else {}
+    now = plugin_files.digest(trials.plan.settings.get("plugins") or ())
+    for code, numbers in made.items():
+        if code != now:
+            warn(f"{named(numbers)} came from {code}, and those that are left will from {now}: they may not compare")
+
+
+def named(numbers: Sequence[int]) -> str:
+    """Trials by their numbers.
+
+    >>> named([3]), named([0, 1])
+    ('trial 3', 'trials 0, 1')
+    """
+    return f"trial{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+
+
+def _failure(trials: Trials) -> ScornnError | None:
+    """What to say where every trial failed or diverged; None where one has a result."""
     with trials.errors():
         every = trials.all()
+    if any(trial.state.name == "COMPLETE" for trial in every):
+        return None
+    outcomes = {trial.number: str(trial.user_attrs.get("outcome")) for trial in every}
+    if diverged := [number for number, outcome in outcomes.items() if outcome.startswith("diverged")]:
+        how = f"{len(diverged)} of {len(every)} diverged; trial {diverged[0]}: {outcomes[diverged[0]]}"
+        return DivergedError(f"no trial in {trials.directory} ran to its end: {how}")
     if any(trial.state.name != "FAIL" for trial in every):
-        return ""
-    outcome = every[0].user_attrs["outcome"]
-    return f"no trial in {trials.directory} could be run; trial {every[0].number}: {outcome}"
+        return None
+    first = every[0].number
+    return UsageError(f"no trial in {trials.directory} could be run; trial {first}: {outcomes[first]}")
 
 
 class _Jobs:

@@ -14,7 +14,7 @@ from scornn.report.runs import Run, Series, finite, mapping, read_object
 from scornn.report.runs import read as read_run
 from scornn.report.settings import differing, setting_name
 from scornn.sweep.plan import FILE, JOURNAL, Plan, axes, with_plugins
-from scornn.sweep.program import open_sweep
+from scornn.sweep.program import named, open_sweep
 from scornn.sweep.space import Value
 from scornn.sweep.study import Trials
 from scornn.train.tables import read as read_table
@@ -124,11 +124,13 @@ def read(path: Path, files: Sequence[str] = ()) -> Record:
         record = convert(read_table(path), Record)
         if loaded:
             record = msgspec.structs.replace(record, plan=with_plugins(record.plan, loaded))
-        elif named := record.plan.settings.get("plugins"):
-            missing = f"; it was made with {', '.join(map(str, named))}: pass --plugin with where that is"
+        else:
+            missing = ", ".join(map(str, record.plan.settings.get("plugins") or ()))
         axes(record.plan)
     except UsageError as error:
-        raise UsageError(f"{path} is no record of a sweep: {error}{missing}") from None
+        if missing:
+            raise UsageError(f"{path} was made with {missing}: pass --plugin with where that is") from None
+        raise UsageError(f"{path} is no record of a sweep: {error}") from None
     return record
 
 
@@ -182,6 +184,11 @@ def _notes(trials: Trials, begun: list["FrozenTrial"], runs: dict[int, Run]) -> 
     unseen = [t.number for t in begun if t.number not in runs and "as trial" not in str(t.user_attrs.get("outcome"))]
     if unseen:
         notes.append(f"Run directories that cannot be seen from here, of trials {', '.join(map(str, unseen))}.")
+    with trials.errors():
+        made = trials.plugin_code()
+    if len(made) > 1:
+        by_code = "; ".join(f"{named(numbers)} with {code}" for code, numbers in made.items())
+        notes.append(f"Made with other code of the plugins, so that their figures may not compare: {by_code}.")
     swept = {axis.key for axis in trials.axes}
     other = [key for key in differing(list(runs.values())) if key not in swept and key not in _NOT_NAMED]
     if other:

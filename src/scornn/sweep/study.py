@@ -200,6 +200,15 @@ class Trials:
         chosen = trial.user_attrs.get("rho")
         return {**trial.params, **({rho.KEY: chosen[0]} if chosen else {})}
 
+    def plugin_code(self) -> dict[str, list[int]]:
+        """The code of the plugins that the trials' runs name, as its digest, and the trials of each."""
+        made: dict[str, list[int]] = {}
+        for trial in self.all():
+            numerics = durable.read_object(self.run_path(trial) / "summary.json").get("numerics")
+            if isinstance(numerics, dict) and isinstance(code := numerics.get("plugins"), str):
+                made.setdefault(code, []).append(trial.number)
+        return made
+
     def run_path(self, trial: "FrozenTrial") -> Path:
         """Its run directory: here, or where its first process made it if that can be seen from here."""
         here = self.directory / "trials" / f"{trial.number:04}"
