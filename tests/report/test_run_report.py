@@ -242,6 +242,51 @@ def test_a_seed_that_ran_twice_is_two_runs_and_not_two_seeds(tmp_path, runs):
     assert "mean of 3 runs, 2 seeds, standard deviation" in report([tmp_path])
 
 
+def test_figures_of_a_run_that_goes_on_are_those_of_its_newest_evaluation(tmp_path, runs, dom):
+    """Its summary is as old as its last checkpoint."""
+    path = runs.make(tmp_path / "run", runs.config("adding", hidden=170), steps=1000, finished=False)
+    old = json.loads((path / "summary.json").read_text())["final"]["test"]["mse"]
+    rows = [{"step": s, "epoch": 2, "split": "test", "loss": l, "mse": l} for s, l in ((1500, 0.001), (2000, 0.25))]
+    rows = [{**row, "orthogonality": 3e-6, "seconds": 7200.0} for row in rows]
+    with open(path / "metrics.jsonl", "a") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
+    run = read(path)
+    assert (run.final("test", "mse"), run.best(), run.steps) == (0.25, 0.001, 2000)
+    assert (run.last("orthogonality"), run.last("seconds")) == (3e-6, 7200.0)
+    text = dom(report([path])).text
+    assert f"{old:.4g}" not in text.partition("Configuration and summary")[0]
+    assert "2,000 steps, 2 h 0 min, not finished" in text
+    summary = json.loads((path / "summary.json").read_text())
+    (path / "summary.json").write_text(json.dumps({**summary, "finished": True}))
+    assert read(path).final("test", "mse") == old
+
+
+def test_the_epoch_chosen_on_validation_is_the_newest_too(tmp_path, runs):
+    path = runs.make(tmp_path / "run", runs.config("adding", hidden=170), steps=1000, finished=False)
+    found = {500: (0.2, 0.3), 1500: (0.1, 0.4), 2000: (0.15, 0.35)}
+    rows = [
+        {"step": step, "split": split, "loss": error, "mse": error}
+        for step, errors in found.items()
+        for split, error in zip(("valid", "test"), errors, strict=True)
+    ]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    summary = json.loads((path / "summary.json").read_text())
+    chosen = {"best_by_valid": {"step": 500, "value": 0.3}}
+    (path / "summary.json").write_text(json.dumps({**summary, **chosen}))
+    assert read(path).chosen() == 0.4
+
+
+def test_a_run_that_diverged_says_so(tmp_path, runs):
+    run = tmp_path / "run"
+    small = ["--length", "5", "--hidden", "4", "--iterations", "40", "--threads", "1", "--quiet", "--model", "rnn"]
+    wild = ["--set", "optimizer.rest.kind=sgd", "--set", "optimizer.rest.lr=10", "--set", "optimizer.recurrent.lr=10"]
+    assert program(["train", "adding", *small, *wild, "--out", str(run)]) == 5
+    assert "it diverged: not finite at step" in report([run])
+    with open(run / "log.txt", "a") as log:
+        log.write("2026-01-01T00:00:00+00:00 training from step 0, code 1\n")
+    assert "it diverged" not in report([run])
+
+
 def test_two_models_of_a_user_differ_in_their_dashes(tmp_path, runs):
     for name in ("mine", "yours"):
         runs.make(tmp_path / name, runs.config(model=name), steps=100)

@@ -90,7 +90,7 @@ def _card(setting: Setting) -> page.Card:
     if losses and run.baseline is not None:
         loss = "" if losses == values else f"loss {number(statistics.fmean(losses))}, "
         lines.append(f"{loss}baseline {number(run.baseline)}")
-    steps = [s for s in (r.last("steps") or r.last("step") for r in setting.runs) if s is not None]
+    steps = [s for s in (r.steps for r in setting.runs) if s is not None]
     if steps:
         span = number(steps[0]) if len(set(steps)) == 1 else f"{number(min(steps))} to {number(max(steps))}"
         unfinished = "" if all(r.finished for r in setting.runs) else ", not finished"
@@ -193,7 +193,7 @@ def _results(problem: Problem) -> page.Table:
                 row[f"valid {name}"] = run.final("valid", headline)
             row |= {
                 "parameters": finite(run.summary.get("parameters")),
-                "steps": run.last("steps") or run.last("step"),
+                "steps": run.steps,
                 "time": duration(run.last("seconds")),
                 "s/step": finite(run.summary.get("seconds_per_step")),
                 "‖WᵀW\N{NO-BREAK SPACE}−\N{NO-BREAK SPACE}I‖": run.last("orthogonality"),

@@ -7,13 +7,14 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scornn.errors import DataError
+from scornn.errors import DataError, DivergedError
 from scornn.train.tables import of_today
 
 Series = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -67,6 +68,17 @@ class Run:
     def finished(self) -> bool:
         return self.summary.get("finished") is True
 
+    @cached_property
+    def gone_on(self) -> bool:
+        """Whether the lines have gone past the summary, which is as old as the last checkpoint."""
+        newest = max((finite(row.get("step")) or 0 for row in self.rows), default=0)
+        return not self.finished and newest > (finite(self.summary.get("steps")) or 0)
+
+    @property
+    def steps(self) -> float | None:
+        """How far it went."""
+        return self.last("step") if self.gone_on else self.last("steps") or self.last("step")
+
     @property
     def evaluation(self) -> str:
         """The split that the run is judged on: test, or valid where there is no test."""
@@ -98,11 +110,11 @@ class Run:
         return np.array(steps, dtype=float), np.array([points[s] for s in steps], dtype=float)
 
     def final(self, split: str, key: str, weights: str = "raw") -> float | None:
-        """The last value: the summary's, or where there is none the last line's."""
+        """The last value: the summary's, or where there is none or the run has gone on the last line's."""
         value = finite(mapping(mapping(self._figures(weights).get("final")).get(split)).get(key))
-        if value is None:
+        if value is None or self.gone_on:
             values = self.series(split, key, weights)[1]
-            value = float(values[-1]) if values.size else None
+            value = float(values[-1]) if values.size else value
         return value
 
     def metrics(self, split: str) -> list[str]:
@@ -112,28 +124,33 @@ class Run:
     def best(self, weights: str = "raw") -> float | None:
         """The best value of the headline metric on the evaluation split."""
         value = finite(mapping(self._figures(weights).get("best")).get("value"))
-        if value is None:
+        if value is None or self.gone_on:
             values = self.series(self.evaluation, self.headline, weights)[1]
-            value = float(values.max() if self.goal == "max" else values.min()) if values.size else None
+            value = float(values.max() if self.goal == "max" else values.min()) if values.size else value
         return value
 
     def chosen(self, weights: str = "raw") -> float | None:
         """The headline metric on test at the epoch chosen on validation, where the run has a validation split."""
+        if self.gone_on:
+            return self.at_chosen("test", self.headline, weights)
         return finite(mapping(self._figures(weights).get("best_by_valid")).get("value"))
 
     def at_chosen(self, split: str, metric: str, weights: str = "raw") -> float | None:
         """A metric at the evaluation that was best on validation."""
         step = finite(mapping(self._figures(weights).get("best_by_valid")).get("step"))
+        measured, valid = self.series("valid", self.headline, weights)
+        if self.gone_on and valid.size:
+            step = float(measured[valid.argmax() if self.goal == "max" else valid.argmin()])
         steps, values = self.series(split, metric, weights)
         at = values[steps == step] if step is not None else values[:0]
         return float(at[-1]) if at.size else None
 
     def last(self, key: str) -> float | None:
-        """The newest finite value of a key in any split, of the raw weights, the summary first."""
+        """The newest finite value of a key in any split, of the raw weights: the summary's, or as in `final` a line's."""
         value = finite(self.summary.get(key))
-        if value is None:
+        if value is None or self.gone_on:
             values = (finite(row.get(key)) for row in reversed(self.rows) if row.get("weights", "raw") == "raw")
-            value = next((v for v in values if v is not None), None)
+            value = next((v for v in values if v is not None), value)
         return value
 
     def _section(self, key: str) -> dict[str, Any]:
@@ -181,6 +198,8 @@ def read(path: str | os.PathLike[str]) -> Run:
     summary = read_object(path / "summary.json", notes)
     if summary and summary.get("finished") is not True:
         notes.append("the run is not finished: figures are the latest so far")
+    if said := _divergence(path / "log.txt"):
+        notes.append(f"it diverged: {said}")
     unbounded = sum("loss" in row and finite(row["loss"]) is None for row in rows)
     if unbounded:
         notes.append(f"{unbounded} measured losses are not finite and not drawn")
@@ -240,6 +259,15 @@ def _read_lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     if not rows:
         notes.append(f"{path.name} holds no measurement yet")
     return rows
+
+
+def _divergence(log: Path) -> str:
+    """What the log ends with, if that is that the run diverged."""
+    try:
+        last = log.read_text(encoding="utf-8", errors="replace").rstrip().rpartition("\n")[2]
+    except OSError:
+        return ""
+    return last.partition(f" {DivergedError.__name__}: ")[2]
 
 
 def finite(value: object) -> float | None:
