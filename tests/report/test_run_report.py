@@ -287,6 +287,23 @@ def test_a_run_that_diverged_says_so(tmp_path, runs):
     assert "it diverged" not in report([run])
 
 
+def test_every_baseline_of_a_panel_is_marked(tmp_path, runs, monkeypatch):
+    for k, baseline in enumerate((0.5, 0.25, 0.5)):
+        path = runs.make(tmp_path / str(k), runs.config(hidden=8 + k), steps=100)
+        summary = json.loads((path / "summary.json").read_text())
+        (path / "summary.json").write_text(json.dumps({**summary, "baseline": baseline}))
+    young = runs.make(tmp_path / "young", runs.config(hidden=20), steps=100)
+    (young / "summary.json").unlink()
+    seen = []
+    drawn = run_report.page.panels
+    monkeypatch.setattr(run_report.page, "panels", lambda panels: seen.extend(panels) or drawn(panels))
+    report([tmp_path])
+    marks = next(panel.marks for panel in seen if panel.title == "Training loss")
+    assert marks == [("baseline\n0.5", 0.5), ("baseline\n0.25", 0.25)]
+    (problem,) = problems([read(path) for path in find([tmp_path])])
+    assert {run.name: run.baseline for run in problem.runs} == {"0": 0.5, "1": 0.25, "2": 0.5, "young": None}
+
+
 def test_two_models_of_a_user_differ_in_their_dashes(tmp_path, runs):
     for name in ("mine", "yours"):
         runs.make(tmp_path / name, runs.config(model=name), steps=100)

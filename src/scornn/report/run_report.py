@@ -104,7 +104,8 @@ def _card(setting: Setting) -> page.Card:
 def _curves(problem: Problem) -> page.Figures:
     run = problem.runs[0]
     evaluation, headline = run.evaluation, run.headline
-    marks = [(f"baseline\n{number(run.baseline)}", run.baseline)] if run.baseline is not None else []
+    baselines = {number(r.baseline): r.baseline for r in problem.runs if r.baseline is not None}
+    marks = [(f"baseline\n{said}", baseline) for said, baseline in baselines.items()]
     loss = _series(problem, evaluation, "loss")
     figure_of = _series(problem, evaluation, headline)
     same = _equal(loss, figure_of)

@@ -95,15 +95,21 @@ def problems(runs: Sequence[Run]) -> list[Problem]:
 
 
 def _told(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    """Of each problem what any of its runs says: the metric that people compare, the baseline, the split."""
+    """Of each problem what any of its runs says: the metric that people compare, the split; a baseline if all agree."""
     found: dict[str, dict[str, Any]] = {}
+    baselines: dict[str, list[Any]] = {}
     for run in runs:
         facts = found.setdefault(_title(run), {})
-        for key in ("headline", "goal", "baseline"):
+        for key in ("headline", "goal"):
             if key in run.summary:
                 facts.setdefault(key, run.summary[key])
+        if "baseline" in run.summary:
+            baselines.setdefault(_title(run), []).append(run.summary["baseline"])
         if run.evaluation != "train":
             facts.setdefault("evaluation", run.evaluation)
+    for title, said in baselines.items():
+        if all(baseline == said[0] for baseline in said):
+            found[title]["baseline"] = said[0]
     return found
 
 
