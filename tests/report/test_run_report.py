@@ -304,6 +304,31 @@ def test_every_baseline_of_a_panel_is_marked(tmp_path, runs, monkeypatch):
     assert {run.name: run.baseline for run in problem.runs} == {"0": 0.5, "1": 0.25, "2": 0.5, "young": None}
 
 
+def test_seeds_of_one_setting_may_lie_anywhere(tmp_path, runs):
+    """Data that are drawn from the seed have no folder, and a plugin is known by its digest."""
+    plugins = {"numerics": {"plugins": "mine.py 0123456789ab"}}
+    for seed, digest in enumerate(("a", "b", "c"), start=1):
+        config = runs.config(seed=seed, data=f"/data/{seed}", plugins=[f"/home/{seed}/mine.py"])
+        path = runs.make(tmp_path / str(seed), config, steps=100)
+        data = {"data": {"train": f"9 samples, first batch sha256 {digest}"}}
+        summary = json.loads((path / "summary.json").read_text())
+        (path / "summary.json").write_text(json.dumps({**summary, **data, **plugins}))
+    other = json.dumps({**summary, **data, "numerics": {"plugins": "mine.py ffffffffffff"}})
+    shutil.copytree(path, tmp_path / "edited")
+    (tmp_path / "edited" / "summary.json").write_text(other)
+    settings = problems([read(path) for path in find([tmp_path])])[0].settings
+    assert [[run.name for run in setting.runs] for setting in settings] == [["1", "2", "3"], ["edited"]]
+
+
+def test_where_files_lay_is_said_where_nothing_else_tells_settings_apart(tmp_path, runs):
+    for n, rate in ((1, 0.1), (2, 0.2)):
+        config = runs.config(data=f"/data/{n}")
+        config["optimizer"] = {"rest": {"kind": "adam", "lr": rate}}
+        runs.make(tmp_path / str(n), config, steps=100)
+    settings = problems([read(path) for path in find([tmp_path])])[0].settings
+    assert [setting.label for setting in settings] == ["scoRNN n=190, rate 0.1", "scoRNN n=190, rate 0.2"]
+
+
 def test_two_models_of_a_user_differ_in_their_dashes(tmp_path, runs):
     for name in ("mine", "yours"):
         runs.make(tmp_path / name, runs.config(model=name), steps=100)

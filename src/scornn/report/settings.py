@@ -21,6 +21,7 @@ _NOT_A_SETTING = (
     *("format", "seed", "name", "threads"),
     *("eval_every", "checkpoint_every", "log_every", "stop_when"),
 )
+_PLACES = ("data", "plugins")
 _NAMES = {
     "optimizer.rest.lr": "rate",
     "optimizer.recurrent.lr": "rate of A",
@@ -77,12 +78,14 @@ def problems(runs: Sequence[Run]) -> list[Problem]:
     by_title: dict[str, dict[str, list[Run]]] = {}
     tasks: dict[str, int] = {}
     known = {(_title(run), run.config.get("data")): run.summary["data"] for run in runs if "data" in run.summary}
+    code = {str(run.config.get("plugins")): digest for run in runs if (digest := _digest(run))}
     told = _told(runs)
     for run in runs:
         tasks.setdefault(run.task, len(tasks))
         title = _title(run)
         data = run.summary.get("data", known.get((title, run.config.get("data"))))
-        by_title.setdefault(title, {}).setdefault(_identity(run, data), []).append(replace(run, told=told[title]))
+        identity = _identity(run, data, _digest(run) or code.get(str(run.config.get("plugins"))))
+        by_title.setdefault(title, {}).setdefault(identity, []).append(replace(run, told=told[title]))
 
     def order(title: str) -> tuple[int, float]:
         run = next(iter(by_title[title].values()))[0]
@@ -149,7 +152,8 @@ def _labels(runs: Sequence[Run]) -> list[str]:
 
 
 def _what_differs(runs: Sequence[Run]) -> list[str]:
-    keys = [key for key in differing(runs) if key.split(".")[0] not in _NOT_A_SETTING][:3]
+    known = [key for key in differing(runs) if key.split(".")[0] not in _NOT_A_SETTING]
+    keys = ([key for key in known if key not in _PLACES] or known)[:3]
     return [
         ", ".join(f"{setting_name(key)} {flatten(r.config)[key]}" for key in keys if key in flatten(r.config))
         for r in runs
@@ -169,16 +173,23 @@ def flatten(config: dict[str, Any]) -> dict[str, str]:
     return {k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in values}
 
 
-def _identity(run: Run, data: object) -> str:
-    """All but the seed, with the fingerprint of the data in place of their folder, where it is known.
+def _digest(run: Run) -> object:
+    """What identifies the code of a run's plugins."""
+    return mapping(run.summary.get("numerics")).get("plugins")
+
+
+def _identity(run: Run, data: object, code: object) -> str:
+    """All but the seed; for the places of data and plugins their fingerprint and digest, where these are known.
 
     A fingerprint of the first batches tells nothing here: with another seed they are others, of the same data.
     """
     if not run.config:
         return f"run {run.path}"
     setting = {key: value for key, value in run.config.items() if key not in _NOT_A_SETTING}
-    if data is not None and OF_A_BATCH not in json.dumps(data):
-        setting["data"] = data
+    if data is not None:
+        setting["data"] = None if OF_A_BATCH in json.dumps(data) else data
+    if code is not None:
+        setting["plugins"] = code
     return json.dumps(flatten(setting), sort_keys=True)
 
 
