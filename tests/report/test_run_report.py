@@ -329,6 +329,17 @@ def test_where_files_lay_is_said_where_nothing_else_tells_settings_apart(tmp_pat
     assert [setting.label for setting in settings] == ["scoRNN n=190, rate 0.1", "scoRNN n=190, rate 0.2"]
 
 
+def test_links_to_runs_are_followed_and_not_in_circles(tmp_path, runs):
+    runs.make(tmp_path / "far" / "deep" / "run", runs.config(), steps=100)
+    (tmp_path / "here" / "below").mkdir(parents=True)
+    (tmp_path / "here" / "run").symlink_to(tmp_path / "far" / "deep" / "run")
+    (tmp_path / "here" / "again").symlink_to(tmp_path / "far")
+    (tmp_path / "here" / "below" / "up").symlink_to(tmp_path / "here")
+    (tmp_path / "here" / "broken").symlink_to(tmp_path / "nowhere")
+    (found,) = find([tmp_path / "here"])
+    assert found.resolve() == tmp_path / "far" / "deep" / "run"
+
+
 def test_two_models_of_a_user_differ_in_their_dashes(tmp_path, runs):
     for name in ("mine", "yours"):
         runs.make(tmp_path / name, runs.config(model=name), steps=100)

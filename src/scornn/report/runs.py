@@ -165,17 +165,20 @@ class Run:
 
 
 def find(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Run directories among ``paths`` and below them, each once, in order."""
+    """Run directories among ``paths`` and below them, links followed, each once, in order."""
     found: dict[Path, Path] = {}
     for path in map(Path, paths):
         if not path.is_dir():
             what = "a file" if path.exists() else "nothing"
             raise DataError(f"{path}: expected a run directory or a directory of runs, found {what}")
-        below = []
-        for directory, children, files in os.walk(path):
-            if any(name in files for name in _FILES):
+        below, seen = [], set()
+        for directory, children, files in os.walk(path, followlinks=True):
+            real = os.path.realpath(directory)
+            if any(name in files for name in _FILES) or real in seen:  # links may lead in a circle
                 children.clear()
+            if any(name in files for name in _FILES):
                 below.append(Path(directory))
+            seen.add(real)
             children.sort()
         if not below:
             raise DataError(
