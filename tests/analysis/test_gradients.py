@@ -83,6 +83,41 @@ def test_padding_has_no_part_in_it() -> None:
         analysis.gradient_norms(model, Batch(x, targets, lengths))
 
 
+def test_steps_after_the_longest_sample_have_no_gradient() -> None:
+    model = SequenceModel(ScoRNN(2, 8), 1, read="last")
+    x, targets = torch.rand(9, 2, 2), torch.rand(2)
+    norms = analysis.gradient_norms(model, Batch(x, targets, torch.tensor([5, 4])), _squared)
+    assert (norms[:5] > 0).all()
+    assert (norms[5:] == 0).all()
+
+
+def _squared(outputs: Tensor, batch: Batch) -> Tensor:
+    return (outputs.squeeze(-1) - batch.targets).square().mean()
+
+
+@pytest.mark.parametrize("name", ["scornn", "lstm"])
+def test_a_frozen_network_has_the_same_norms(name: str) -> None:
+    model = SequenceModel(build(name, 2, 8), 1, read="last")
+    batch = Batch(torch.rand(9, 2, 2), torch.rand(2))
+    expected = analysis.gradient_norms(model, batch)
+    torch.testing.assert_close(analysis.gradient_norms(model.requires_grad_(False), batch), expected)
+
+
+def test_the_head_is_evaluated_too_and_every_module_keeps_its_mode() -> None:
+    model = SequenceModel(ScoRNN(2, 8), 1, read="last")
+    model.head = torch.nn.Sequential(torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5), model.head)
+    model.head[0].eval()
+    batch = Batch(torch.rand(9, 4, 2), torch.rand(4))
+    statistics = [value.clone() for value in model.head.buffers()]
+    first, second = (analysis.gradient_norms(model, batch) for _ in range(2))
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    assert [module.training for module in model.head] == [False, True, True]
+    model.train()
+    analysis.gradient_norms(model, batch)
+    assert model.head[0].training
+    assert all(torch.equal(a, b) for a, b in zip(model.head.buffers(), statistics, strict=True))
+
+
 def test_cross_entropy_of_classes() -> None:
     model = SequenceModel(ScoRNN(3, 8), 5)
     norms = analysis.gradient_norms(model, Batch(torch.rand(6, 2, 3), torch.randint(5, (6, 2))))

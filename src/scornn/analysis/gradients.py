@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from scornn import durable
-from scornn.nn import RecurrentLayer, SequenceModel
+from scornn.nn import SequenceModel
 from scornn.nn.caching import cached
 from scornn.tasks import Batch, Task
 from scornn.train import program
@@ -49,25 +49,27 @@ def gradient_norms(model: SequenceModel, batch: Batch, loss: Loss | None = None)
         raise ValueError(f"gradient_norms needs a head on the states; a {type(layer).__name__} gives other outputs")
     states: list[Tensor] = []
     state: Any = None
-    with torch.enable_grad(), cached(), _evaluated(layer):
+    with torch.enable_grad(), cached(), _evaluated(model):
         for x in batch.inputs.unbind(0):
             _, state = layer(x.unsqueeze(0), state)
             h = state[0] if isinstance(state, tuple) else state
-            states.append(h)
+            states.append(h if h.requires_grad else h.requires_grad_())  # of a frozen network it does not
         outputs = _read(model, states, batch.lengths)
-        gradients = torch.autograd.grad((loss or _default_loss)(outputs, batch), states)
+        total = (loss or _default_loss)(outputs, batch)
+        gradients = torch.autograd.grad(total, states, materialize_grads=True)  # zero after the last step that counts
     return torch.stack([torch.linalg.vector_norm(g[-1]) for g in gradients])
 
 
 @contextmanager
-def _evaluated(layer: RecurrentLayer) -> Iterator[None]:
-    """No dropout, and a dtriv does not take the steps for those of a training."""
-    training = layer.training
-    layer.eval()
+def _evaluated(model: SequenceModel) -> Iterator[None]:
+    """No dropout, no statistics of a batch, and a dtriv does not take the steps for those of a training."""
+    before = {module: module.training for module in model.modules()}
+    model.eval()
     try:
         yield
     finally:
-        layer.train(training)
+        for module, training in before.items():
+            module.training = training
 
 
 def of_run(path: Path, *, data: Path | None = None) -> dict[str, Any]:
