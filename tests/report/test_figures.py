@@ -235,6 +235,7 @@ def test_a_table_marks_what_counts_and_is_quiet_about_what_is_missing():
 @pytest.mark.parametrize(
     ("value", "text"),
     [(None, "—"), ("a", "a"), (21764, "21,764"), (0.0, "0"), (0.97312, "0.9731"), (3.9e-5, "3.90e-5"),
+     (1234.5, "1,234"), (9999.6, "10,000"), (12345.6, "12,346"), (-9_999_999.4, "-9,999,999"),
      (-2.5e7 - 0.5, "-2.50e7"), (float("nan"), "nan"), (float("inf"), "inf")],
 )  # fmt: skip
 def test_numbers_as_people_read_them(value, text):

@@ -156,8 +156,10 @@ def number(value: str | float | None) -> str:
         return str(value)
     if float(value).is_integer() and abs(value) < 1e9:
         return f"{int(value):,}"
-    if 1e-3 <= abs(value) < 1e5:
-        return f"{value:.4g}"
+    if 9999.5 <= abs(value) < 1e7:
+        return f"{value:,.0f}"
+    if 1e-3 <= abs(value) < 1e4:
+        return f"{value:,.4g}"
     mantissa, _, exponent = f"{value:.2e}".partition("e")
     return f"{mantissa}e{int(exponent)}" if exponent else mantissa
 
