@@ -179,21 +179,21 @@ def test_a_run_of_a_model_of_ones_own_is_recorded(
     plugin = tmp_path / "mine.py"
     plugin.write_text(
         "from scornn.nn import ScoRNN\nfrom scornn.nn.catalogue import model\n\n\n"
-        "@model('mine', label='mine')\nclass Mine(ScoRNN):\n    pass\n"
+        "@model('of-the-record')\nclass Mine(ScoRNN):\n    pass\n"
     )
     named = plugins.load([str(plugin)])
-    del MODELS["mine"]  # as in a new process
+    del MODELS["of-the-record"]  # as in a new process
     for module in [module for module in sys.modules if module.startswith("scornn_plugin_")]:
         del sys.modules[module]
     for name, files in (("there", named), ("gone", [str(tmp_path / "gone.py")])):
         config = whole("copying-1000-scornn-190", plugins=files, name=name)
-        config["model"] = {**config["model"], "name": "mine" if name == "there" else "nobodys"}
+        config["model"] = {**config["model"], "name": "of-the-record" if name == "there" else "nobodys"}
         run = runs.make(tmp_path / name, config, steps=9000)
         (run / "spectrum.json").write_text("{}")
         with_checkpoint(run)
         (kept,) = record.record([run], tmp_path / "results", None)
         assert (kept / "spectrum.json").is_file() == (name == "there")
-    del MODELS["mine"]
+    del MODELS["of-the-record"]
     assert "gone is recorded without it: no spectrum of W: step-30 cannot be used" in capsys.readouterr().err
 
 
