@@ -18,6 +18,15 @@ def not_installed(what: str, *packages: str) -> str:
     return f"{what} needs {' and '.join(packages)}: pip install {' '.join(packages)}"
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of another program's says, in a line; its kind where it says nothing.
+
+    >>> first_line(ValueError("no such table\\n[SQL: …]")), first_line(KeyError())
+    ('no such table', 'KeyError')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """The end of a message on an unknown word: the nearest known ones, else a list of them.
 

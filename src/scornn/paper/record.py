@@ -102,7 +102,7 @@ def _entry(run: Path, results: Path) -> _Entry:
         found, reason = spectrum.read(run)
         if found:
             files[spectrum.FILE] = (json.dumps(spectrum.to_table(found)) + "\n").encode()
-        if reason:
+        elif reason:
             warn(f"{run} is recorded without it: {reason}")
     return _Entry(target, files)
 
@@ -360,7 +360,7 @@ def summary(results: Results) -> str:
             lines.append(_sweep(name, sweep))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
-                f"sweeps/{name}.json: expected the record of a sweep, found no such table: {error!r}"
+                f"sweeps/{name}.json: expected the record of a sweep; record it again, or remove it: {error!r}"
             ) from None
     return "\n".join([*lines, ""])
 

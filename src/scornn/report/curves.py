@@ -15,9 +15,9 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from scornn.report.models import Look
+from scornn.report.runs import Series
 from scornn.report.style import MUTED, SIZE, colour_of, label_decades, short, style
 
-Series = tuple[NDArray[np.float64], NDArray[np.float64]]
 Axis = Literal["linear", "log", "share"]
 DASHES: tuple[Any, ...] = ("-", (0, (6, 1.5, 1, 1.5)), (0, (5, 2)), (0, (9, 2, 1, 2, 1, 2)))
 DOTTED = (0, (1, 1.4))

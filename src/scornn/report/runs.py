@@ -146,7 +146,7 @@ class Run:
         return float(at[-1]) if at.size else None
 
     def last(self, key: str) -> float | None:
-        """The newest finite value of a key in any split, of the raw weights: the summary's, or as in `final` a line's."""
+        """The newest finite value of a key in any split, of the raw weights, the summary first as in `final`."""
         value = finite(self.summary.get(key))
         if value is None or self.gone_on:
             values = (finite(row.get(key)) for row in reversed(self.rows) if row.get("weights", "raw") == "raw")
@@ -173,11 +173,11 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
             raise DataError(f"{path}: expected a run directory or a directory of runs, found {what}")
         below, seen = [], set()
         for directory, children, files in os.walk(path, followlinks=True):
-            real = os.path.realpath(directory)
-            if any(name in files for name in _FILES) or real in seen:  # links may lead in a circle
-                children.clear()
             if any(name in files for name in _FILES):
                 below.append(Path(directory))
+                children.clear()
+            if (real := os.path.realpath(directory)) in seen:  # links may lead in a circle
+                children.clear()
             seen.add(real)
             children.sort()
         if not below:

@@ -2,16 +2,19 @@
 
 import json
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from scornn import nn
+from scornn.errors import first_line
 from scornn.report.runs import finite, mapping
+from scornn.train import checkpoint
 
 FILE = "spectrum.json"
 
@@ -25,12 +28,11 @@ class Spectrum:
 def read(run: str | os.PathLike[str]) -> tuple[list[Spectrum], str]:
     """The spectra at the start, where it is known, and now, in time; or none, with the reason in words.
 
-    The reason is "" where the model has no orthogonal or unitary W. torch is imported only if a checkpoint is newer
-    than ``spectrum.json``.
+    The reason is "" where the model has no orthogonal or unitary W.
     """
     run = Path(run)
     kept, problem = _read_file(run / FILE)
-    newest = newest_checkpoint(run)
+    newest = _newest_checkpoint(run)
     if newest is None or (kept and (kept[-1].step or 0) >= newest[0]):
         if not kept and not problem:
             problem = f"no spectrum of W: neither a checkpoint nor {FILE} is here"
@@ -38,7 +40,7 @@ def read(run: str | os.PathLike[str]) -> tuple[list[Spectrum], str]:
     try:
         return _of_checkpoint(run, newest), ""
     except Exception as error:  # whatever a damaged or foreign checkpoint leads to: the page is made without it
-        return kept, problem or f"no spectrum of W: {newest[1].name} cannot be used ({_first_line(error)})"
+        return kept, problem or f"no spectrum of W: {newest[1].name} cannot be used ({first_line(error)})"
 
 
 def to_table(found: Sequence[Spectrum]) -> dict[str, Any]:
@@ -48,14 +50,10 @@ def to_table(found: Sequence[Spectrum]) -> dict[str, Any]:
     return {"step": found[-1].step, "eigenvalues": now, "start": start}
 
 
-def newest_checkpoint(run: Path) -> tuple[int, Path] | None:
+def _newest_checkpoint(run: Path) -> tuple[int, Path] | None:
     """Step and directory of the newest complete checkpoint."""
-    found = []
-    for path in run.glob("checkpoints/step-*"):
-        match = re.fullmatch(r"step-(\d+)", path.name)
-        if match and (path / "manifest.json").is_file():
-            found.append((int(match[1]), path))
-    return max(found, default=None)
+    found = [(step, run / "checkpoints" / f"step-{step}") for step in checkpoint.steps(run / "checkpoints")]
+    return max((pair for pair in found if (pair[1] / "manifest.json").is_file()), default=None)
 
 
 def _of_checkpoint(run: Path, newest: tuple[int, Path]) -> list[Spectrum]:
@@ -63,11 +61,6 @@ def _of_checkpoint(run: Path, newest: tuple[int, Path]) -> list[Spectrum]:
 
     The start is drawn again from the seed. A run from other weights has its start in its first checkpoint, or nowhere.
     """
-    import torch
-
-    from scornn import nn
-    from scornn.train import checkpoint as checkpoints
-
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     model = mapping(config.get("model"))
     moments = [newest]
@@ -76,7 +69,7 @@ def _of_checkpoint(run: Path, newest: tuple[int, Path]) -> list[Spectrum]:
         moments.insert(0, (0, first))
 
     def of_layer(directory: Path) -> dict[str, torch.Tensor]:
-        saved = checkpoints.load(directory).model
+        saved = checkpoint.load(directory).model
         return {key.removeprefix("layer."): value for key, value in saved.items() if key.startswith("layer.")}
 
     weights = of_layer(newest[1])
@@ -114,7 +107,3 @@ def _read_file(path: Path) -> tuple[list[Spectrum], str]:
     start, now = (some[:, 0] + 1j * some[:, 1] for some in pairs)
     first = [Spectrum(start, 0)] if start.size else []
     return [*first, Spectrum(now, None if step is None else int(step))], ""
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scornn import durable
-from scornn.errors import StorageError, UsageError, not_installed
+from scornn.errors import StorageError, UsageError, first_line, not_installed
 from scornn.train.run import fcntl_module
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ def _database(url: str) -> "BaseStorage":
         raise UsageError(f'--storage {shown}: its driver is not installed: pip install "{package}"') from None
     except (exc.ArgumentError, exc.NoSuchModuleError, ValueError) as error:
         raise UsageError(
-            f"--storage {shown}: {_first_line(error)}; expected a file, or postgresql://… or mysql://…"
+            f"--storage {shown}: {first_line(error)}; expected a file, or postgresql://… or mysql://…"
         ) from None
     except exc.SQLAlchemyError as error:
-        raise StorageError(f"cannot reach the storage {shown}: {_first_line(error)}") from error
+        raise StorageError(f"cannot reach the storage {shown}: {first_line(error)}") from error
 
 
 def _journal(path: Path, write: bool) -> "BaseStorage":
@@ -170,8 +170,4 @@ def database_errors(where: str) -> Iterator[None]:
         yield
     except (exc.SQLAlchemyError, StorageInternalError) as error:
         reason = error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error
-        raise StorageError(f"lost the storage {without_password(where)}: {_first_line(reason)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]
+        raise StorageError(f"lost the storage {without_password(where)}: {first_line(reason)}") from error
