@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from scornn.errors import UsageError
 from scornn.roles import Role
 from scornn.train.config import Config, build, config_hash, role, to_json, to_table
 from scornn.train.tables import assign, merge, of_today, parse_setting, parse_value, read, set_values
+from scornn.train.validate import convert
 
 Small = Callable[..., Config]
 
@@ -120,6 +122,28 @@ def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="is not UTF-8"):
         read(tmp_path / "binary.toml")
+
+
+class Lists(msgspec.Struct):
+    rates: tuple[float, ...] = ()
+    sizes: list[dict[str, float]] = []
+    pair: tuple[int, int] = (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("rates", [math.nan, 1.0], r"rates = \[nan, 1\.0\]: expected a list, each item a finite number"),
+        ("rates", (1.0, math.inf), r"rates = \(1\.0, inf\): expected a list, each item a finite number"),
+        ("sizes", [{"a": 1.0}, {"a": math.inf}], r"sizes = .*: expected a list, each item a table"),
+        ("rates", 3, r"rates = 3: expected a list, each item a finite number"),
+        ("rates", [1, "a"], r'rates = \[1, "a"\]: expected a list, each item a finite number'),
+        ("pair", [1], r"pair = \[1\]: expected a list of an integer, an integer"),
+    ],
+)
+def test_a_wrong_list_is_refused_by_name(key: str, value: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        convert({key: value}, Lists)
 
 
 def test_nan_in_json_is_refused_as_a_value(small: Small, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def _explain(error: msgspec.ValidationError, table: Table, root: inspect.Type) -
     """msgspec's message, with the key, the value found and the whole range allowed."""
     match = re.fullmatch(r"(?P<what>.*) - at `(?:key in )?\$\.?(?P<path>.*)`", str(error), re.DOTALL)
     what, where = (match["what"], match["path"]) if match else (str(error), "")
-    where = where.partition("[...]")[0]  # how msgspec writes a value of a dict
+    where = re.split(r"\[(?:\.\.\.|\d+)\]", where)[0]  # how msgspec writes a value of a dict, an item of a list
     path = tuple(part for part in where.split(".") if part)
     missing = re.search(r"missing required field `(.*)`", what)
     if missing:
@@ -124,6 +124,10 @@ def _in_words(type_: inspect.Type) -> str:
             return "text"
         case inspect.StructType() | inspect.DictType():
             return "a table"
+        case inspect.TupleType(items):
+            return "a list of " + ", ".join(map(_in_words, items))
+        case inspect.CollectionType(item_type=item):
+            return "a list" if isinstance(item, inspect.AnyType) else f"a list, each item {_in_words(item)}"
     return type(type_).__name__.removesuffix("Type").lower()
 
 
@@ -131,5 +135,14 @@ def _check_finite(value: Any, path: tuple[str, ...], root: inspect.Type) -> None
     if isinstance(value, Mapping):
         for key, item in value.items():
             _check_finite(item, (*path, str(key)), root)
-    elif isinstance(value, float) and not math.isfinite(value):
+    elif not _is_finite(value):
         raise UsageError(f"{'.'.join(path)} = {value}: expected {_allowed(path, root, None)}")
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether all numbers of a value are, also those in lists and in tables in lists."""
+    if isinstance(value, Mapping):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
