@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch.nn.utils import prune
@@ -10,6 +12,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from scornn.deploy import Frozen
 from scornn.errors import UsageError
 from scornn.nn import MODELS, SequenceModel, build
+from scornn.nn.frozen import FrozenLayer
 
 FROZEN = sorted(set(MODELS) - {"memory-blocks"})
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
@@ -53,6 +56,22 @@ def test_the_last_state_is_read_as_the_network_reads_it() -> None:
     model = SequenceModel(build("scornn", 3, 8, bidirectional=True), 4, "last", width=5).eval()
     x = torch.randn(5, 2, 3)
     torch.testing.assert_close(Frozen(model)(x)[0], model(x), **TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["scornn", "lstm", "linear-memory"])
+@torch.no_grad()
+def test_a_long_sequence_that_is_read_at_its_end_is_not_held(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x, run, lengths = network(name, "last"), torch.randn(40, 2, 3), FrozenLayer.run, []
+
+    def running(self: FrozenLayer, suffix: str, x: torch.Tensor, *rest: Any, **more: Any) -> Any:
+        lengths.append(len(x))
+        return run(self, suffix, x, *rest, **more)
+
+    expected = model(x)
+    monkeypatch.setattr(FrozenLayer, "run", running)
+    monkeypatch.setattr("scornn.nn.layer.HELD", 2**10)
+    torch.testing.assert_close(Frozen(model)(x)[0], expected, **TOLERANCE)
+    assert sum(lengths) == 40 > max(lengths)
 
 
 @pytest.mark.parametrize("change", ["pruned", "weight norm", "no bias"])

@@ -66,11 +66,9 @@ class Frozen(nn.Module):
         state = tuple(s for s in (h0, c0) if s is not None) or self.initial_state(x.shape[1])
         if len(state) != len(self.state_names):
             raise ValueError(f"expected the state {', '.join(self.state_names)}; got {len(state)} tensors")
-        output, last = self.layer(x, state if len(state) > 1 else state[0])
-        last = last if isinstance(last, tuple) else (last,)
-        if self.read == "last":
-            output = torch.cat(tuple(last[0][-self.layer.num_directions :]), -1)
-        return (self.head(self.layer.readout(output)), *last)
+        need = "last" if self.read == "last" else True  # the states of a long sequence are not held for its end alone
+        output, last = self.layer(x, state if len(state) > 1 else state[0], need_output=need)
+        return (self.head(self.layer.readout(output)), *(last if isinstance(last, tuple) else (last,)))
 
 
 def _copied(head: nn.Module) -> list[nn.Module]:
