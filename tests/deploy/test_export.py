@@ -84,6 +84,16 @@ def test_weights_that_a_file_cannot_hold(dtype: torch.dtype, to: str, said: str,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("to", ["safetensors", "pt2", "onnx"])
+def test_another_default_of_torch_changes_nothing(to: str, lstm_run: Path, tmp_path: Path) -> None:
+    network = scornn.load(lstm_run)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert scornn.deploy.export(network, tmp_path / f"a.{to}", to).error <= write.TOLERANCE
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 @pytest.mark.parametrize("weights", ["raw", "averaged"])
 def test_the_card_has_the_figures_of_the_weights_beside_it(weights: str, run: Path, tmp_path: Path) -> None:
     average = ["--average"] if weights == "averaged" else []

@@ -190,7 +190,8 @@ def _compare(network: Network, content: bytes, kind: str) -> float:
         case, own = f"T{T}B{B}", frozen.initial_state(B)
         x = torch.randn(T, B, frozen.input_size, generator=random, dtype=own[0].dtype)
         # The first steps from the network's own state, which is how its own forward begins.
-        start = own if CHECKED[-1] == (T, B) else tuple(s + 0.1 * torch.randn(s.shape, generator=random) for s in own)
+        near = (s + 0.1 * torch.randn(s.shape, generator=random, dtype=s.dtype) for s in own)
+        start = own if CHECKED[-1] == (T, B) else tuple(near)
         results = list(frozen(x, *start))
         if start is own:
             results[0] = network(x)
