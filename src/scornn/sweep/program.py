@@ -18,12 +18,11 @@ from scornn.errors import DivergedError, ScornnError, UsageError
 from scornn.sweep import plan as plans
 from scornn.sweep.plan import Plan
 from scornn.sweep.progress import Overview
-from scornn.sweep.storage import is_database, require_optuna, without_password
+from scornn.sweep.storage import fcntl_module, is_database, require_optuna, without_password
 from scornn.sweep.study import Trials, tickets
 from scornn.sweep.worker import Worker, write_best
 from scornn.train.distributed import default_threads, die_with_parent
 from scornn.train.progress import tell, warn
-from scornn.train.run import fcntl_module
 from scornn.train.signals import StopRequest
 
 _STORAGE = "SCORNN_SWEEP_STORAGE"

@@ -1,5 +1,6 @@
 """Where a study is kept: a journal file, which any number of processes may append to, or a database."""
 
+import importlib
 import json
 import os
 import re
@@ -10,13 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from scornn import durable
 from scornn.errors import StorageError, UsageError, first_line, not_installed
-from scornn.train.run import fcntl_module
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 _PACKAGES = {"psycopg": "psycopg[binary]"}
+
+
+def fcntl_module() -> Any:
+    """The module, for a lock that waits; Windows lacks it, and holds a run by :func:`durable.hold`."""
+    try:
+        return importlib.import_module("fcntl")
+    except ImportError:
+        raise StorageError("sweeps are held by flock, which this system lacks: train on Linux or macOS") from None
 
 
 def require_optuna() -> None:

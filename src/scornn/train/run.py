@@ -4,7 +4,6 @@
 ``lock``, which a process holds (flock) as long as it trains here.
 """
 
-import importlib
 import json
 import os
 import re
@@ -115,14 +114,6 @@ def _refuse_held(path: Path) -> None:
     with suppress(FileNotFoundError), open(path / "lock", "rb") as file:
         if not durable.hold(file.fileno(), shared=True):
             raise _in_use(path, file.read(32))
-
-
-def fcntl_module() -> Any:
-    """The module, for what needs a lock that waits; Windows lacks it, and holds a run by :func:`durable.hold`."""
-    try:
-        return importlib.import_module("fcntl")
-    except ImportError:
-        raise StorageError("sweeps are held by flock, which this system lacks: train on Linux or macOS") from None
 
 
 def _in_use(path: Path, holder: bytes) -> RunInUseError:
