@@ -93,6 +93,8 @@ def _run(path: str) -> None:
 def _load_installed() -> None:
     """Installed packages that say that they are plugins, once in a process."""
     for entry in importlib.metadata.entry_points(group="scornn.plugins"):
+    if (folder := str(Path(path).parent)) not in sys.path:
+        sys.path.insert(0, folder)  # as `python FILE` does: files beside it can be imported, then and later
         try:
             entry.load()
         except Exception as error:
