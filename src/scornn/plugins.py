@@ -43,10 +43,20 @@ def load_remembered(table: Mapping[str, Any]) -> list[str]:
         if path not in _named():
             raise UsageError(
                 f"the config names the plugin {path}, whose code would be run, and you have not named it yourself: "
-                f"read it, then pass --plugin {path}"
+                f"read it, then {_ask_for(path)}"
             )
         _run(path)
     return list(paths)
+
+
+def _ask_for(path: str) -> str:
+    where = "" if Path(path).is_absolute() else ", with where it is"  # a file for others has its name alone
+    return f"pass --plugin {path}, or in Python plugins=[{path!r}]{where}"
+
+
+def was_run(path: str) -> bool:
+    """Whether a file is one that this process has run."""
+    return path in _digests
 
 
 def without_places(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,12 +85,16 @@ def _run(path: str) -> None:
     if name in sys.modules:
         return
     if not Path(path).is_file():
-        raise UsageError(f"no plugin {path}: expected a Python file; pass --plugin with where it is now")
+        raise UsageError(
+            f"no plugin {path}: expected a Python file; pass --plugin, or in Python plugins=[…], with where it is now"
+        )
     specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:
         raise UsageError(f"plugin {path}: expected a name that ends in .py")
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
+    if (folder := str(Path(path).parent)) not in sys.path:
+        sys.path.insert(0, folder)  # as `python FILE` does: files beside it can be imported, then and later
     try:
         _digests[path] = durable.sha256_file(path)
         specification.loader.exec_module(module)
@@ -93,8 +107,6 @@ def _run(path: str) -> None:
 def _load_installed() -> None:
     """Installed packages that say that they are plugins, once in a process."""
     for entry in importlib.metadata.entry_points(group="scornn.plugins"):
-    if (folder := str(Path(path).parent)) not in sys.path:
-        sys.path.insert(0, folder)  # as `python FILE` does: files beside it can be imported, then and later
         try:
             entry.load()
         except Exception as error:

@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 import scornn
 from scornn import plugins
 from scornn.cli import main
+from scornn.errors import UsageError
 from scornn.nn.catalogue import MODELS
 from scornn.tasks import TASKS
+from scornn.train.config import to_table
 from scornn.train.loop import Trainer
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
@@ -25,6 +28,7 @@ COMMAND = re.compile(r"^\$ scornn (.*)$", re.MULTILINE)
 def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "path", [*sys.path])  # a plugin adds its folder
     for name, text in BLOCK.findall(PAGE.read_text()):
         Path(name).write_text(text)
     tasks, models, modules = dict(TASKS), dict(MODELS), set(sys.modules)
@@ -141,6 +145,58 @@ def test_a_task_may_know_its_sizes_from_its_data_alone(tmp_path: Path) -> None:
     for path in ("run", checkpoint, "one.safetensors"):
         task = scornn.load(path).task
         assert (task.name, task.input_size, task.output_size, task.read) == ("first", 1, 2, "last")
+
+
+def test_a_network_is_taken_along_without_the_file_of_its_task(capsys: pytest.CaptureFixture[str]) -> None:
+    short = ["--hidden", "4", "--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet"]
+    assert main(["train", "first", "--plugin", "first.py", "--out", "run", *short]) == 0
+    for to in ("safetensors", "onnx"):
+        assert main(["export", "run", "--to", to, "--out", f"one.{to}"]) == 0, capsys.readouterr().err
+        for file in (Path(f"one.{to}"), Path(f"one.{to}.md")):
+            assert str(Path.cwd()).encode() not in file.read_bytes()  # where it was made is nobody's business
+            assert b"first.py" in file.read_bytes()
+    x = torch.randn(5, 2, 1)
+    expected = scornn.load("run")(x)
+    _forget()
+    Path("cache/plugins.json").unlink()
+    Path("first.py").rename("gone")
+    for path in ("run", max(Path("run/checkpoints").iterdir()), "one.safetensors"):
+        network = scornn.load(path)
+        assert torch.equal(network(x), expected)
+        assert (network.task.name, network.task.input_size, network.task.output_size) == ("first", 1, 2)
+        assert to_table(network.stored.config)["task"] == {"name": "first", "batch": 16}
+    assert main(["export", "one.safetensors", "--to", "safetensors", "--out", "two.safetensors"]) == 0
+    capsys.readouterr()
+    assert main(["eval", "two.safetensors"]) == 2
+    assert "names the plugin first.py" in (said := capsys.readouterr().err)
+    assert "pass --plugin" in said
+    Path("gone").rename("first.py")
+    assert main(["eval", "two.safetensors", "--plugin", "first.py"]) == 0, capsys.readouterr().err
+
+
+def test_a_network_whose_model_is_of_a_plugin_needs_it(capsys: pytest.CaptureFixture[str]) -> None:
+    small = "--hidden 4 --iterations 2 --threads 1 --tensorboard off --quiet --set task.train_size=100"
+    train = f"train adding --model symmetric --plugin symmetric.py --set task.test_size=20 --out run {small}"
+    assert main(train.split()) == 0, capsys.readouterr().err
+    assert main(["export", "run", "--to", "safetensors", "--out", "one.safetensors"]) == 0, capsys.readouterr().err
+    _forget()
+    Path("cache/plugins.json").unlink()
+    for path, named in (("run", str(Path("symmetric.py").resolve())), ("one.safetensors", "symmetric.py")):
+        with pytest.raises(UsageError, match=re.escape(f"in Python plugins=[{named!r}]")):
+            scornn.load(path)
+    assert scornn.load("one.safetensors", plugins=["symmetric.py"])(torch.randn(5, 2, 2)).shape == (2, 1)
+
+
+def test_a_plugin_imports_the_files_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("own").mkdir()
+    Path("own/beside.py").write_text("size = 1\n")
+    Path("own/beside_too.py").write_text("read = 'last'\n")
+    text, line = Path("first.py").read_text(), "        self.config = config\n"
+    assert line in text
+    text = text.replace(line, f"{line}        import beside_too\n        self.read = beside_too.read\n")
+    Path("own/first.py").write_text(f"import beside\n{text}\nFirst.input_size = beside.size\n")
+    short = ["--hidden", "4", "--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet"]
+    assert main(["train", "first", "--plugin", "own/first.py", "--out", "run", *short]) == 0, capsys.readouterr().err
 
 
 def test_a_task_that_cannot_be_made_is_named_with_its_file(capsys: pytest.CaptureFixture[str]) -> None:

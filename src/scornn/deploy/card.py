@@ -8,6 +8,7 @@ from typing import Any
 
 from scornn.deploy.network import Network
 from scornn.nn.catalogue import MODELS, parameter_count
+from scornn.plugins import without_places
 from scornn.train.config import to_table
 from scornn.train.provenance import versions
 from scornn.train.weights import Stored
@@ -29,7 +30,7 @@ BEGIN = "---\nlibrary_name: scornn"
 def text(network: Network, file: str, needs: str, error: float | None = None) -> str:
     """The card of an exported file, in Markdown with the header that model hubs read."""
     stored, task = network.stored, network.task
-    config = {**to_table(stored.config), "data": None}
+    config = without_places(to_table(stored.config))
     model = MODELS[stored.config.model.name]
     orthogonality = getattr(network.layer, "orthogonality_error", lambda: None)()
     states = "(T, B, p)" if task.read == "all" else "(B, p)"

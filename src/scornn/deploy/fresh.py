@@ -1,8 +1,8 @@
 """Runs an exported file in a process of its own, with nothing imported but what the file needs.
 
-``python fresh.py KIND FILE CASES RESULTS``: CASES is a safetensors file with the inputs ``{case}.{name}``; RESULTS gets
-the outputs ``{case}.{number}``. This file is run by its path, so that scornn itself is imported only for the kinds that
-need it.
+``python fresh.py KIND FILE CASES RESULTS [PLUGIN ...]``: CASES is a safetensors file with the inputs ``{case}.{name}``;
+RESULTS gets the outputs ``{case}.{number}``. This file is run by its path, so that scornn itself is imported only for
+the kinds that need it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 
-def main(kind: str, file: str, cases: str, results: str) -> None:
+def main(kind: str, file: str, cases: str, results: str, *plugins: str) -> None:
     inputs: dict[str, dict[str, Any]] = {}
     for key, value in sorted(load_file(cases).items()):
         case, name = key.split(".")
         inputs.setdefault(case, {})[name] = value
-    run = {"onnx": _onnx, "pt2": _pt2, "safetensors": _safetensors}[kind.removesuffix("-plain")](file, kind)
+    open_it = {"onnx": _onnx, "pt2": _pt2, "safetensors": _safetensors}[kind.removesuffix("-plain")]
+    run = open_it(file, kind, plugins)
     made = {}
     for case, given in inputs.items():
         for number, output in enumerate(run(given)):
@@ -31,7 +32,7 @@ def main(kind: str, file: str, cases: str, results: str) -> None:
 Runner = Callable[[dict[str, Any]], Sequence[Any]]
 
 
-def _onnx(file: str, kind: str) -> Runner:
+def _onnx(file: str, kind: str, plugins: Sequence[str]) -> Runner:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -40,7 +41,7 @@ def _onnx(file: str, kind: str) -> Runner:
     return lambda given: session.run(None, given)
 
 
-def _pt2(file: str, kind: str) -> Runner:
+def _pt2(file: str, kind: str, plugins: Sequence[str]) -> Runner:
     if kind == "pt2":
         import scornn  # noqa: F401, enters the operators
     elif "scornn" in sys.modules:
@@ -56,12 +57,12 @@ def _pt2(file: str, kind: str) -> Runner:
     return run
 
 
-def _safetensors(file: str, kind: str) -> Runner:
+def _safetensors(file: str, kind: str, plugins: Sequence[str]) -> Runner:
     import torch
 
     import scornn
 
-    network = scornn.load(file)
+    network = scornn.load(file, plugins=plugins)
 
     def run(given: dict[str, Any]) -> list[Any]:
         x, *state = _tensors(given)

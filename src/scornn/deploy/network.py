@@ -46,7 +46,7 @@ def load(
         weights: those that were stepped (``raw``), or their ``average``.
         best: the weights of the best evaluation rather than the newest.
         device: where to put them.
-        plugins: files of models and tasks, where the run has some of its own.
+        plugins: files of models and tasks, where the run has some of its own. That of a task alone is not needed.
 
     Example:
         >>> network = scornn.load("runs/mnist-scornn-170-s5544")  # doctest: +SKIP
@@ -55,7 +55,7 @@ def load(
     """
     if weights not in get_args(Weights):
         raise UsageError(f"weights = {weights!r}: expected one of {', '.join(get_args(Weights))}")
-    return of(find(Path(path), best=best, weights=weights, plugins=plugins), device)
+    return of(find(Path(path), best=best, weights=weights, plugins=plugins, with_task=False), device)
 
 
 def of(stored: Stored, device: torch.device | str = "cpu") -> Network:

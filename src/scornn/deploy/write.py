@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from scornn import durable
+from scornn import durable, plugins
 from scornn.deploy import card, fresh
 from scornn.deploy.frozen import Frozen
 from scornn.deploy.network import Network, load, of
@@ -142,7 +142,7 @@ def _content(network: Network, to: Format, plain: bool) -> bytes:
     if to == "onnx":
         from scornn.deploy import onnx
 
-        config = json.dumps({**to_table(network.stored.config), "data": None})
+        config = json.dumps(plugins.without_places(to_table(network.stored.config)))
         return onnx.build(frozen, {"task": network.task.name, "config": config, "step": str(network.stored.step)})
     return _program(frozen)
 
@@ -202,6 +202,7 @@ def _compare(network: Network, content: bytes, kind: str) -> float:
         file.write_bytes(content)
         given.write_bytes(save({name: tensor.contiguous() for name, tensor in cases.items()}))
         command = [sys.executable, "-W", "ignore", fresh.__file__, kind, str(file), str(given), str(got)]
+        command += filter(plugins.was_run, network.stored.config.plugins)  # the file itself does not say where they lie
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ScornnError(f"the {kind} file does not run in a fresh process: {done.stderr.strip()[-1000:]}")

@@ -198,9 +198,12 @@ def is_real(key: str) -> bool:
     return any(isinstance(kind, msgspec.inspect.FloatType) for kind in kinds)
 
 
-def build(table: Table) -> Config:
-    """Validate nested tables and make them a :class:`Config`, or raise :class:`UsageError` naming the key."""
-    read = convert(_replace_fractions(of_today(table)), config_type())
+def build(table: Table, task: type[TaskConfig] | None = None) -> Config:
+    """Validate nested tables and make them a :class:`Config`, or raise :class:`UsageError` naming the key.
+
+    The task is any of the catalogue, or of the type ``task``.
+    """
+    read = convert(_replace_fractions(of_today(table)), config_type() if task is None else _with_tasks((task,)))
     config = Config(**msgspec.structs.asdict(read))
     _check_together(config)
     return config

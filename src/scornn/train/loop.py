@@ -14,7 +14,7 @@ import msgspec
 
 from scornn import ops, plugins
 from scornn.errors import CheckpointError, DivergedError, UsageError
-from scornn.tasks import Task, TaskForm, check
+from scornn.tasks import TASKS, Task, TaskConfig, TaskForm, check
 from scornn.tasks.catalogue import name_of
 from scornn.tasks.contract import fingerprint
 from scornn.train import checkpoint, progress, provenance, state
@@ -35,16 +35,17 @@ def check_belongs(saved: checkpoint.Checkpoint, config: Config) -> None:
 
     Its config is compared, not the hash that it noted: one of before an option existed has the option's default.
     """
-    changed = differences(_config_of(saved), config)
+    known = any(isinstance(config.task, entry.config) for entry in TASKS.values())
+    changed = differences(_config_of(saved, None if known else type(config.task)), config)
     changed.pop("device", None)  # a run may move to another one: a warning says so, with the rest of the numerics
     if changed:
         said = ", ".join(f"{key} was {there!r}, is {here!r}" for key, (there, here) in changed.items())
         raise CheckpointError(f"{saved.path} belongs to another config: {said}; restore config.json or start a new run")
 
 
-def _config_of(saved: checkpoint.Checkpoint) -> Config:
+def _config_of(saved: checkpoint.Checkpoint, task: type[TaskConfig] | None = None) -> Config:
     try:
-        return build(saved.state["config"])
+        return build(saved.state["config"], task)
     except (UsageError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{saved.path}: its config cannot be read: {error}") from None
 

@@ -19,7 +19,7 @@ from scornn.errors import CheckpointError, RunInUseError, StorageError, UsageErr
 from scornn.tasks.catalogue import name_of
 from scornn.train import checkpoint
 from scornn.train.config import Config, build, config_hash
-from scornn.train.tables import read
+from scornn.train.tables import Table, read
 
 RUNS = Path("runs")
 _BEFORE_CONFIG = re.compile(r"lock|checkpoints|metrics\.jsonl|log\.txt|\.config\.json\.[0-9a-f]+\.tmp")
@@ -34,17 +34,21 @@ def label(config: Config) -> str:
 
 def read_config(path: Path, files: Sequence[str] = ()) -> Config:
     """The config of an existing run. Its plugins are loaded: ``files``, or those that it remembers."""
+    return with_plugins(read_table(path), files)
+
+
+def read_table(path: Path) -> Table:
+    """What the config.json of an existing run holds."""
     if not path.is_dir():
         raise UsageError(f"no run directory {path}; expected one made by `scornn train`")
     if not (path / "config.json").is_file():
         raise UsageError(f"{path} is not a run directory: it has no config.json")
     try:
-        table = read(path / "config.json")
+        return read(path / "config.json")
     except UsageError as error:
         saved = checkpoint.steps(path / "checkpoints")
         copied = "; every checkpoint has a copy, under config of its state.json" if saved else ""
         raise UsageError(f"{error}{copied}") from None
-    return with_plugins(table, files)
 
 
 def with_plugins(table: Mapping[str, Any], files: Sequence[str]) -> Config:

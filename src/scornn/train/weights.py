@@ -19,15 +19,18 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from scornn import durable
+from scornn import plugins as plugin_files
 from scornn.errors import CheckpointError
+from scornn.nn.catalogue import MODELS
 from scornn.nn.model import SequenceModel
-from scornn.tasks import TaskForm
+from scornn.tasks import TASKS, TaskConfig, TaskForm
 from scornn.train import checkpoint, progress, state
-from scornn.train.config import Config, to_table
+from scornn.train.config import Config, build, to_table
 from scornn.train.engine import Weights
 from scornn.train.ledger import Ledger
 from scornn.train.loop import check_belongs
-from scornn.train.run import no_way_on, read_config, with_plugins
+from scornn.train.run import no_way_on, read_table, with_plugins
+from scornn.train.tables import lookup
 
 FILE = "weights.safetensors"
 FORMAT = "scornn-1"
@@ -61,29 +64,31 @@ class Stored:
             network.layer.retract_()
 
 
-def find(path: Path, *, best: bool = False, weights: Weights = "raw", plugins: Sequence[str] = ()) -> Stored:
+def find(
+    path: Path, *, best: bool = False, weights: Weights = "raw", plugins: Sequence[str] = (), with_task: bool = True
+) -> Stored:
     """The newest (or best) weights of a run, raw or averaged; of a checkpoint or a file, those that it holds.
 
-    ``plugins`` are the files to load its models and tasks from, in place of those that it remembers.
+    ``plugins`` are the files to load its models and tasks from, in place of those that it remembers. Where it need not
+    be ``with_task``, the stored form of the task is enough, and no plugin is run for the task alone.
     """
     if path.is_file():
-        return _asked_for(read(path, plugins), best, weights)
+        return _asked_for(read(path, plugins, with_task=with_task), best, weights)
     if (path / "manifest.json").is_file():
         if best:
             raise CheckpointError(
                 f"{path} is one checkpoint; which is the best is known to its run: give its directory"
             )
         saved = checkpoint.load(path)
-        try:
-            config = with_plugins(saved.state["config"], plugins)
-        except KeyError:
-            raise CheckpointError(f"{path} names no config: it is no checkpoint of a training run") from None
+        if "config" not in saved.state:
+            raise CheckpointError(f"{path} names no config: it is no checkpoint of a training run")
+        config = _config(saved.state["config"], plugins, None if with_task else _form(saved))
         return _stored(saved, config, weights, False, path.parent.parent)
-    config = read_config(path, plugins)
+    table = read_table(path)
     newest = checkpoint.newest(path / "checkpoints", progress.warn)
     if newest is None:
         if (path / FILE).is_file():
-            return _asked_for(read(path / FILE, plugins), best, weights)
+            return _asked_for(read(path / FILE, plugins, with_task=with_task), best, weights)
         if (path / "summary.json").exists():
             raise CheckpointError(f"{path} has results, but no checkpoint and no {FILE}: {no_way_on(path)}")
         again = shlex.quote(str(path))
@@ -93,12 +98,27 @@ def find(path: Path, *, best: bool = False, weights: Weights = "raw", plugins: S
         kept = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"]).of(weights).kept_best
         if kept not in (None, saved.step):
             saved = checkpoint.load(path / "checkpoints" / f"step-{kept}")
+    config = _config(table, plugins, None if with_task else _form(saved))
     check_belongs(saved, config)
     return _stored(saved, config, weights, best, path)
 
 
+def _config(table: Mapping[str, Any], files: Sequence[str], form: TaskForm | None) -> Config:
+    """The config of stored weights. With the form of its task nothing is run for a task that is not known here."""
+    plugin_files.load(())  # installed packages
+    if files or form is None or str(lookup(table, "model.name")) not in MODELS:
+        return with_plugins(table, files)
+    settings = table.get("task")
+    if not isinstance(settings, dict) or any(entry.tag == settings.get("name") for entry in TASKS.values()):
+        return build(dict(table))
+    names = {key if key.isidentifier() else f"key{number}": key for number, key in enumerate(settings) if key != "name"}
+    given: Any = {"bases": (TaskConfig,), "rename": names, "tag": settings.get("name"), "frozen": True, "kw_only": True}
+    opaque: Any = msgspec.defstruct("OpaqueConfig", [(name, Any) for name in names], **given)
+    return build(dict(table), opaque)
+
+
 def write(stored: Stored, path: Path) -> None:
-    """One file with the weights and what they are, durably. Where the data lay is left out."""
+    """One file with the weights and what they are, durably. Where data and plugins lay is left out."""
     durable.write_bytes(path, to_bytes(stored))
 
 
@@ -106,7 +126,7 @@ def to_bytes(stored: Stored) -> bytes:
     """The content of such a file."""
     header = {
         "format": FORMAT,
-        "config": json.dumps({**to_table(stored.config), "data": None}),
+        "config": json.dumps(plugin_files.without_places(to_table(stored.config))),
         "step": str(stored.step),
         "weights": stored.weights,
         "best": json.dumps(stored.best),
@@ -127,7 +147,7 @@ def _digest(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def read(path: Path, plugins: Sequence[str] = ()) -> Stored:
+def read(path: Path, plugins: Sequence[str] = (), *, with_task: bool = True) -> Stored:
     """A file that :func:`write` made; :class:`CheckpointError` where it is damaged or another's."""
     try:
         with safe_open(path, "pt") as file:
@@ -146,9 +166,10 @@ def read(path: Path, plugins: Sequence[str] = ()) -> Stored:
     checkpoint.check_values(path, tensors)
     try:
         kind: Weights = "average" if header["weights"] == "average" else "raw"
-        config, summary = with_plugins(json.loads(header["config"]), plugins), json.loads(header["summary"])
-        best, changed = json.loads(header["best"]) is True, header.get("changed") == "true"
         task = msgspec.json.decode(header["task"], type=TaskForm) if "task" in header else None
+        config = _config(json.loads(header["config"]), plugins, None if with_task else task)
+        best, changed = json.loads(header["best"]) is True, header.get("changed") == "true"
+        summary = json.loads(header["summary"])
         return Stored(path, config, int(header["step"]), tensors, kind, best, summary, changed=changed, task=task)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: its header is damaged: {error!r}") from None
@@ -173,8 +194,11 @@ def _stored(saved: checkpoint.Checkpoint, config: Config, weights: Weights, best
         )
         raise CheckpointError(f"{saved.path} has no averaged weights: {why}")
     summary, data = durable.read_object(run / "summary.json"), saved.state.get("data", {})
+    return Stored(saved.path, config, saved.step, tensors, weights, best, summary, data, task=_form(saved))
+
+
+def _form(saved: checkpoint.Checkpoint) -> TaskForm | None:
     try:
-        task = msgspec.convert(saved.state["task"], TaskForm) if "task" in saved.state else None
+        return msgspec.convert(saved.state["task"], TaskForm) if "task" in saved.state else None
     except msgspec.ValidationError as error:
         raise CheckpointError(f"{saved.path}: what it says of its task is damaged: {error}") from None
-    return Stored(saved.path, config, saved.step, tensors, weights, best, summary, data, task=task)
