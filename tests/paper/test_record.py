@@ -18,7 +18,7 @@ from scornn import nn, plugins
 from scornn.cli import main
 from scornn.errors import DataError, UsageError
 from scornn.nn.catalogue import MODELS
-from scornn.paper import figures, match, record, verdict
+from scornn.paper import figures, match, record, tables, verdict
 from scornn.paper import page as reproduction
 from scornn.paper.items import ITEMS, Item
 from scornn.paper.presets import presets
@@ -335,7 +335,7 @@ def test_the_whole_tables_stand_with_the_results(results: Path) -> None:
 @pytest.fixture(scope="module")
 def brief() -> list[list[str]]:
     """The cells of the README's tables, of the real record."""
-    lines = record.table(collect(ROOT / "results")).splitlines()
+    lines = tables.table(collect(ROOT / "results")).splitlines()
     return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines if line.startswith("| ")]
 
 
@@ -387,7 +387,7 @@ def test_a_spread_has_no_more_digits_than_it_knows(values: tuple[float, ...], sa
 def test_a_run_under_a_third_of_its_protocol_is_not_in_the_table(tmp_path: Path, runs: SimpleNamespace) -> None:
     runs.make(tmp_path / "made", whole("copying-1000-scornn-190"), steps=3330)
     record.record([tmp_path / "made"], tmp_path / "results", None)
-    assert "scoRNN" not in record.table(collect(tmp_path / "results"))
+    assert "scoRNN" not in tables.table(collect(tmp_path / "results"))
 
 
 def test_an_open_corpus_is_not_set_beside_the_papers(tmp_path: Path, runs: SimpleNamespace) -> None:
@@ -402,8 +402,8 @@ def test_an_open_corpus_is_not_set_beside_the_papers(tmp_path: Path, runs: Simpl
     (run / "summary.json").write_text(json.dumps(summary))
     found = collect(tmp_path / "results")
     row = "| speech (iban) | scoRNN n=224 | eval MSE (padded) | 8.5 on TIMIT | 3 |  | not comparable |"
-    assert row in record.summary(found)
-    assert "speech" not in record.table(found)  # what cannot be compared is not in the README
+    assert row in tables.summary(found)
+    assert "speech" not in tables.table(found)  # what cannot be compared is not in the README
     assert "On the corpus iban, not on TIMIT" in reproduction.render(found)
 
 
@@ -426,8 +426,8 @@ def test_runs_on_other_data_are_neither_averaged_nor_lost(tmp_path: Path, runs: 
     assert numbers["eval MSE (padded)"].values == (8.0,)
     assert numbers["eval MSE (padded)"].verdict == verdict.MET
     assert numbers["eval MSE (padded)"].budget.endswith("; seed 5544")
-    assert "| speech (timit) | scoRNN n=224 | eval MSE (padded) | 8.5 | **8** |" in record.summary(found)
-    assert "beyond the paper: corpus iban instead of timit" in record.summary(found)
+    assert "| speech (timit) | scoRNN n=224 | eval MSE (padded) | 8.5 | **8** |" in tables.summary(found)
+    assert "beyond the paper: corpus iban instead of timit" in tables.summary(found)
     assert "corpus iban instead of timit" in reproduction.render(found).partition("Beyond the paper")[2]
 
 
@@ -608,10 +608,10 @@ def test_settings_beyond_the_paper_stand_beside_its_figure(
     assert found.others == []
     number = next(n for n in found.numbers(ITEMS["table-mnist"], beyond=True) if n.values)
     assert number.verdict == verdict.MET
-    row = next(line for line in record.table(found).splitlines() if line.startswith("| permuted"))
+    row = next(line for line in tables.table(found).splitlines() if line.startswith("| permuted"))
     cells = "permuted MNIST: accuracy | scoRNN n=170, other rates | 0.943 | 0.95 ± 0.01 | **0.96 ± 0.01**"
     assert row == f"| {cells} | met or beaten |"
-    whole_row = next(line for line in record.summary(found).splitlines() if line.startswith("| permuted"))
+    whole_row = next(line for line in tables.summary(found).splitlines() if line.startswith("| permuted"))
     assert "| 0.95 ± 0.01 | **0.96 ± 0.01** | met or beaten | beyond: 20 epochs; seeds 1, 2, 3 | twice" in whole_row
     text = dom(reproduction.render(found)).text
     assert "Beyond the paper: the same problem, set otherwise" in text
@@ -629,8 +629,8 @@ def test_a_page_of_one_item_lists_that_item_and_says_why_norms_start_higher() ->
 def test_the_readme_and_the_results_page_are_what_the_results_make() -> None:
     found = collect(ROOT / "results")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert record.with_table(readme, record.table(found)) == readme, "run `scornn reproduce record`"
-    assert (ROOT / "results" / "README.md").read_text(encoding="utf-8") == record.summary(found)
+    assert record.with_table(readme, tables.table(found)) == readme, "run `scornn reproduce record`"
+    assert (ROOT / "results" / "README.md").read_text(encoding="utf-8") == tables.summary(found)
 
 
 def test_recorded_files_are_small() -> None:

@@ -88,7 +88,7 @@ def test_a_target_at_every_step_is_read_by_itself(
 
 def test_a_stride_is_a_divisor_of_the_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train("adding", tmp_path / "run", "model.options.stride=7") == 2
-    assert "model.options.stride = 7: expected a divisor of the 8 steps of adding" in capsys.readouterr().err
+    assert "model.options.stride = 7: expected a divisor of the 8 steps of train of adding" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
