@@ -81,19 +81,20 @@ def resolve(table: Table) -> tuple[Config, str]:
         given = merge({"model": {"name": name}}, entry.defaults if entry else {}, table)
         plain = merge(_PLAIN, _PLAIN_SCORNN if lookup(given, "model.name") == "scornn" else {})
         config = build(merge(rest, plain, given))
-        return config, f"no setting of the paper for this task: taking plain ones, {_steps(config)}"
+        return config, f"no setting of the paper for this task: taking plain ones, {_settings(config)}"
     below = merge(stand_in.config, {"model": {"name": name}})
     del below["model"]["options"]
     said = f"the paper gives no setting of {name} for this task: taking scoRNN's (preset {stand_in.name})"
     return build(merge(rest, below, table)), said
 
 
-def _steps(config: Config) -> str:
-    """How a run steps, by the keys that change it."""
+def _settings(config: Config) -> str:
+    """What a run is, by the keys that change it."""
     rules = {"rest": config.optimizer.rest, "recurrent": config.optimizer.recurrent}
-    said = [f"optimizer.{name} {rule.kind} {rule.lr:g}" for name, rule in rules.items()]
-    rho = config.model.options.get("rho")
-    return ", ".join(said + [f"rho {rho}"] * (rho is not None))
+    said = [f"{config.model.name} with hidden {config.model.hidden}"]
+    said += [f"rho {rho}" for rho in [config.model.options.get("rho")] if rho is not None]
+    said += [f"optimizer.{name} {rule.kind} {rule.lr:g}" for name, rule in rules.items()]
+    return ", ".join([*said, f"epochs {config.epochs}" if config.epochs else f"steps {config.steps}"])
 
 
 def _origin(preset: Preset, table: Table) -> str:
