@@ -213,3 +213,16 @@ def test_another_file_is_other_data(
     write(tmp_path / "mine", train_x=X + (np.arange(N) == 11)[:, None, None])  # the last sequence alone
     assert main(["resume", "run", "--epochs", "2", "--quiet"]) == 4
     assert "was trained on other data" in capsys.readouterr().err
+
+
+def test_a_folder_is_a_problem_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
+    write(tmp_path / "classes")
+    write(tmp_path / "values", **both(TARGETS["values"]))
+    for name in ("classes", "values"):
+        short = ["--hidden", "4", "--iterations", "1", "--threads", "1", "--tensorboard", "off", "--quiet"]
+        assert main(["train", "arrays", "--data", name, "--out", f"runs/{name}", *short]) == 0
+    assert main(["report", "runs", "--out", "page.html"]) == 0
+    page = Path("page.html").read_text()
+    assert all(f"Arrays of {name}" in page for name in ("classes", "values"))

@@ -184,9 +184,10 @@ def _draw(axes: Any, panel: Panel) -> None:
         for x, y in members:
             every = 1 if x.size <= 8 else (0.02 * (number % 5), 0.16)
             axes.plot(x, y, markevery=every, **line)
-    for label, height in panel.marks:
-        if height > 0 or panel.axis != "log":
-            _mark(axes, label, height)
+    marks = sorted((height, label) for label, height in panel.marks if height > 0 or panel.axis != "log")
+    for number, (height, label) in enumerate(marks):
+        beside = "center" if len(marks) == 1 else ("top", "bottom")[number > 0]  # names of near ones stay apart
+        _mark(axes, label, height, beside)
     axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel)
     axes.margins(x=0.03)
     if panel.times:
@@ -209,7 +210,7 @@ def _draw(axes: Any, panel: Panel) -> None:
             axes.set_ylim(low, low + least)
 
 
-def _mark(axes: Any, label: str, height: float) -> None:
+def _mark(axes: Any, label: str, height: float, beside: str) -> None:
     """A dashed horizontal, named beside the axes, where no curve is."""
     axes.axhline(height, color=MUTED, linestyle=(0, (4, 3)), linewidth=1.1, zorder=1.5)
     axes.annotate(
@@ -219,7 +220,7 @@ def _mark(axes: Any, label: str, height: float) -> None:
         xytext=(4, 0),
         textcoords="offset points",
         ha="left",
-        va="center",
+        va=beside,
         fontsize=10,
         color=MUTED,
         annotation_clip=False,

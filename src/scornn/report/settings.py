@@ -8,12 +8,14 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from scornn.report.curves import Line
 from scornn.report.models import label_and_about, look
 from scornn.report.runs import Run, finite, mapping
 from scornn.tasks.base import OF_A_BATCH
+from scornn.tasks.catalogue import entry_of
 from scornn.train.tables import set_values
 
 _PROBLEM = ("length", "permuted", "dataset", "corpus")
@@ -196,6 +198,8 @@ def _identity(run: Run, data: object, code: object) -> str:
 def _title(run: Run) -> str:
     task = {"name": run.task, **mapping(run.config.get("task"))}
     label, _ = label_and_about(task)
+    if (entry := entry_of(task)) and entry.by_folder and isinstance(folder := run.config.get("data"), str):
+        label += f" of {Path(folder).name}"
     if "MNIST" in label:  # whichever the data set, in place of its key
         return _capital(label.replace("MNIST", "Fashion-MNIST") if task.get("dataset") == "fashion" else label)
     return _capital(label) + "".join(

@@ -28,7 +28,7 @@ class ArraysConfig(TaskConfig, frozen=True, kw_only=True, tag="arrays"):
     eval_batch: Annotated[int, Meta(ge=1, le=1_000_000), Role.RUN] = 200
 
 
-@task("arrays", ArraysConfig, label="arrays")
+@task("arrays", ArraysConfig, label="arrays", by_folder=True)
 class Arrays(Task):
     """The sequences of a folder; those of training in an order drawn for the epoch."""
 

@@ -26,7 +26,7 @@ class Entry:
     implies: two names may share a config. ``defaults`` are of a run for which the paper has no setting: state size,
     learning rates, length. ``smoke`` are sizes at which a few steps take no time, and ``shorten`` divides the length
     T there. ``overhead`` is the largest share of a step that may be spent around the recurrence, for
-    ``scornn bench``.
+    ``scornn bench``. ``by_folder``: each folder of data is a problem of its own.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Entry:
     smoke: Mapping[str, Any] = field(default_factory=dict)
     shorten: int = 1
     overhead: float | None = None
+    by_folder: bool = False
 
     @property
     def tag(self) -> str:
