@@ -69,6 +69,7 @@ class Trainer:
         self._data = fingerprint(task)
         self._form = msgspec.to_builtins(TaskForm.of(name_of(config.task), task))
         self._best_before: set[int] = set()
+        self._ends_here = False
         self._unlogged: list[str] = []
         self._check_stop_when()
         self.engine.check_batches()
@@ -109,7 +110,8 @@ class Trainer:
             return
         if self.total < step:
             raise UsageError(f"the new end is step {self.total:,}, but the run stands at step {step:,} already")
-        self.ledger.evaluate |= self.total == step and not self._due(step)  # it was no end then
+        self._ends_here = self.total == step  # which was no end then
+        self.ledger.evaluate |= self._ends_here and not self._due(step)
         if schedule is not None and schedule.looks_at_the_end:
             self.warn(
                 f"the rates fall to zero at the end of the run ({schedule.kind}), which moves from step {ends[0]:,} "
@@ -126,11 +128,16 @@ class Trainer:
         """Whether nothing is left to do."""
         return not self.ledger.evaluate and (self.ledger.reached or self.ledger.step >= self.total)
 
+    @property
+    def settled(self) -> bool:
+        """Whether every step has its line: not so where the end was moved to where the run stands."""
+        return not (self._ends_here and self.ledger.window[1])
+
     def run(self) -> int:
         """Train to the end, or to the boundary after SIGINT or SIGTERM. Returns the signal, 0 at the end."""
         self.display.begin(self.ledger.step)
         started, before = time.perf_counter(), self.ledger.elapsed
-        if self.finished and self.ledger.window[1]:  # an end that was moved to where the run stood
+        if self.finished and not self.settled:
             self._record_window()
             self.save()
         with StopRequest() as stop:

@@ -250,7 +250,7 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_bo
         saved = None if step is None else checkpoint.at(path / "checkpoints", step)
         if saved is not None:
             trainer.resume(saved)
-            done = trainer.finished and not trainer.ledger.window[1]
+            done = trainer.finished and trainer.settled
             if done and trainer.world.from_first(lambda: run is not None and run.is_settled(saved.step)):
                 if trainer.world.first:
                     shown = display(trainer.display.figures)
