@@ -13,6 +13,8 @@ import pytest
 import safetensors.torch
 import torch
 
+from scornn.nn.catalogue import MODELS
+from scornn.tasks import TASKS
 from scornn.train.config import Config, build
 from scornn.train.tables import assign, merge
 
@@ -31,6 +33,25 @@ SMALL: dict[str, Any] = {
     "checkpoint_every": 5,
     "threads": 1,
 }
+
+
+@pytest.fixture
+def new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """A folder and a cache of its own, and no plugin after the test; called, it forgets the plugins so far."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "path", [*sys.path])  # a plugin adds its folder
+    before: list[tuple[dict[str, Any], dict[str, Any]]] = [(TASKS, dict(TASKS)), (MODELS, dict(MODELS))]
+
+    def forget() -> None:
+        for registry, entries in before:
+            registry.clear()
+            registry.update(entries)
+        for name in [name for name in sys.modules if name.startswith("scornn_plugin_")]:
+            del sys.modules[name]
+
+    yield forget
+    forget()
 
 
 @pytest.fixture(autouse=True)

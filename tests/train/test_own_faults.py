@@ -2,15 +2,12 @@
 
 import json
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from scornn.cli import main
-from scornn.nn.catalogue import MODELS
-from scornn.tasks import TASKS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
 SOURCES = dict(re.findall(r"^```py\n# (\S+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
@@ -20,31 +17,12 @@ SMALL = ["--length", "5", "--hidden", "4", "--set", "task.train_size=60", "--set
 MODEL = ["train", "adding", "--model", "symmetric", "--plugin", "symmetric.py", *SMALL, *SHORT]
 
 
-@pytest.fixture(autouse=True)
-def _process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
-    tasks, models, modules = dict(TASKS), dict(MODELS), set(sys.modules)
-    yield
-    for registry, before in ((TASKS, tasks), (MODELS, models)):
-        registry.clear()
-        registry.update(before)  # type: ignore[arg-type]
-    for name in set(sys.modules) - modules:
-        if name.startswith("scornn_plugin_"):
-            del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("new_process")
 
 
 def write(file: str, before: str, after: str) -> None:
     assert before in SOURCES[file]
     Path(file).write_text(SOURCES[file].replace(before, after, 1))
-
-
-def as_in_a_new_process() -> None:
-    for registry in (TASKS, MODELS):
-        for name in ("first", "symmetric"):
-            registry.pop(name, None)
-    for name in [name for name in sys.modules if name.startswith("scornn_plugin_")]:
-        del sys.modules[name]
 
 
 def fingerprint(returned: str) -> tuple[str, str]:
@@ -83,12 +61,14 @@ def test_of_a_model(before: str, after: str, said: str, capsys: pytest.CaptureFi
     assert not Path("run").exists()
 
 
-def test_a_task_that_has_changed_since_is_another_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_task_that_has_changed_since_is_another_one(
+    new_process: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     """Its best figure would be one of another metric."""
     Path("first.py").write_text(SOURCES["first.py"])
     assert main(TASK) == 0
     write("first.py", '"accuracy", "max"', '"loss", "min"')
-    as_in_a_new_process()
+    new_process()
     assert main(["resume", "run", "--iterations", "3", "--quiet"]) == 4
     said = "is of a task that has changed since: its headline was 'accuracy', is 'loss', its goal was 'max', is 'min'"
     assert said in capsys.readouterr().err

@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,6 @@ import scornn
 from scornn import plugins
 from scornn.cli import main
 from scornn.errors import UsageError
-from scornn.nn.catalogue import MODELS
-from scornn.tasks import TASKS
 from scornn.train.config import to_table
 from scornn.train.loop import Trainer
 
@@ -25,39 +23,20 @@ COMMAND = re.compile(r"^\$ scornn (.*)$", re.MULTILINE)
 
 
 @pytest.fixture(autouse=True)
-def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(sys, "path", [*sys.path])  # a plugin adds its folder
+def forget(new_process: Callable[[], None]) -> Callable[[], None]:
     for name, text in BLOCK.findall(PAGE.read_text()):
         Path(name).write_text(text)
-    tasks, models, modules = dict(TASKS), dict(MODELS), set(sys.modules)
-    yield
-    for registry, before in ((TASKS, tasks), (MODELS, models)):
-        registry.clear()
-        registry.update(before)  # type: ignore[arg-type]
-    for name in set(sys.modules) - modules:
-        if name.startswith("scornn_plugin_"):
-            del sys.modules[name]
+    return new_process
 
 
-def _forget() -> None:
-    """As in a new process."""
-    for name in ("first", "symmetric"):
-        TASKS.pop(name, None)
-        MODELS.pop(name, None)
-    for name in [name for name in sys.modules if name.startswith("scornn_plugin_")]:
-        del sys.modules[name]
-
-
-def test_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_runs_as_it_stands(forget: Callable[[], None], capsys: pytest.CaptureFixture[str]) -> None:
     commands = COMMAND.findall(PAGE.read_text())
     assert len(commands) == 6
     for command in commands:
         more = " --tensorboard off --threads 1" if command.split()[0] == "train" else ""
         if "adding" in command:
             more += " --iterations 2 --set task.train_size=100 --set task.test_size=20"
-        _forget()
+        forget()
         assert main((command + more).split()) == 0, capsys.readouterr().err
     assert "Was the first number positive?" in Path("first.html").read_text()
     config = json.loads(Path("runs/first/config.json").read_text())
@@ -71,10 +50,12 @@ def test_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(Path("runs/in-python/summary.json").read_text())["task"] == "first"
 
 
-def test_a_plugin_that_its_user_did_not_name_is_not_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plugin_that_its_user_did_not_name_is_not_run(
+    forget: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     short = ["--iterations", "1", "--tensorboard", "off", "--threads", "1", "--quiet"]
     assert main(["train", "first", "--plugin", "first.py", "--out", "run", *short]) == 0
-    _forget()
+    forget()
     Path("cache/plugins.json").unlink()
     Path("first.py").write_text("raise SystemExit('was run')")
     for command in (["resume", "run"], ["eval", "run"], ["train", "--config", "run/config.json", "--out", "again"]):
@@ -147,7 +128,9 @@ def test_a_task_may_know_its_sizes_from_its_data_alone(tmp_path: Path) -> None:
         assert (task.name, task.input_size, task.output_size, task.read) == ("first", 1, 2, "last")
 
 
-def test_a_network_is_taken_along_without_the_file_of_its_task(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_network_is_taken_along_without_the_file_of_its_task(
+    forget: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     short = ["--hidden", "4", "--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet"]
     assert main(["train", "first", "--plugin", "first.py", "--out", "run", *short]) == 0
     for to in ("safetensors", "onnx"):
@@ -157,7 +140,7 @@ def test_a_network_is_taken_along_without_the_file_of_its_task(capsys: pytest.Ca
             assert b"first.py" in file.read_bytes()
     x = torch.randn(5, 2, 1)
     expected = scornn.load("run")(x)
-    _forget()
+    forget()
     Path("cache/plugins.json").unlink()
     Path("first.py").rename("gone")
     for path in ("run", max(Path("run/checkpoints").iterdir()), "one.safetensors"):
@@ -174,12 +157,14 @@ def test_a_network_is_taken_along_without_the_file_of_its_task(capsys: pytest.Ca
     assert main(["eval", "two.safetensors", "--plugin", "first.py"]) == 0, capsys.readouterr().err
 
 
-def test_a_network_whose_model_is_of_a_plugin_needs_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_network_whose_model_is_of_a_plugin_needs_it(
+    forget: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     small = "--hidden 4 --iterations 2 --threads 1 --tensorboard off --quiet --set task.train_size=100"
     train = f"train adding --model symmetric --plugin symmetric.py --set task.test_size=20 --out run {small}"
     assert main(train.split()) == 0, capsys.readouterr().err
     assert main(["export", "run", "--to", "safetensors", "--out", "one.safetensors"]) == 0, capsys.readouterr().err
-    _forget()
+    forget()
     Path("cache/plugins.json").unlink()
     for path, named in (("run", str(Path("symmetric.py").resolve())), ("one.safetensors", "symmetric.py")):
         with pytest.raises(UsageError, match=re.escape(f"in Python plugins=[{named!r}]")):
@@ -256,15 +241,17 @@ def test_a_task_that_breaks_its_promise_later_is_refused(
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_sweep_over_a_task_of_a_plugin_is_resumed_and_reported(jobs: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_over_a_task_of_a_plugin_is_resumed_and_reported(
+    forget: Callable[[], None], jobs: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("optuna")
     sweep = f"sweep first --plugin first.py --over model.options.rho=0,2 --hidden 4 --iterations 2 --jobs {jobs}"
     assert main([*sweep.split(), "--threads", "1", "--quiet", "--out", "s"]) == 0, capsys.readouterr().err
-    _forget()
+    forget()
     assert main(["sweep", "report", "s"]) == 0, capsys.readouterr().err
     assert main(["sweep", "report", "s", "--out", "kept.json"]) == 0
     assert str(Path.cwd()) not in Path("kept.json").read_text()  # where it was made is nobody's business
-    _forget()
+    forget()
     Path("moved").mkdir()
     Path("first.py").rename("moved/first.py")
     assert main(["sweep", "resume", "s", "--quiet"]) == 2
@@ -273,7 +260,7 @@ def test_a_sweep_over_a_task_of_a_plugin_is_resumed_and_reported(jobs: int, caps
         "scornn: kept.json was made with first.py: pass --plugin with where that is\n"
     )
     for command in (["resume", "s", "--quiet"], ["report", "s"], ["report", "kept.json"]):
-        _forget()
+        forget()
         assert main(["sweep", *command, "--plugin", "moved/first.py"]) == 0, capsys.readouterr().err
 
 
@@ -292,12 +279,12 @@ def test_averaged_weights_are_judged_where_only_the_trials_average(
 
 
 def test_a_sweep_whose_plugin_was_edited_says_that_its_trials_do_not_compare(
-    capsys: pytest.CaptureFixture[str],
+    forget: Callable[[], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("optuna")
     sweep = "sweep first --plugin first.py --over seed=1,2,3 --hidden 4 --iterations 2 --trials 2 --threads 1 --quiet"
     assert main([*sweep.split(), "--out", "s"]) == 0, capsys.readouterr().err
-    _forget()
+    forget()
     Path("first.py").write_text(Path("first.py").read_text() + "# edited\n")
     assert main(["sweep", "resume", "s", "--quiet"]) == 0
     assert not capsys.readouterr().err  # no trial is left that the new code could make
@@ -326,10 +313,12 @@ def test_the_model_of_a_tasks_defaults_has_the_plain_settings_of_its_own(model: 
     assert config["model"]["options"] == ({"rho": 1} if model == "scornn" else {})
 
 
-def test_a_run_starts_from_one_whose_plugin_was_moved(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_starts_from_one_whose_plugin_was_moved(
+    forget: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     short = ["--hidden", "4", "--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet"]
     assert main(["train", "first", "--plugin", "first.py", "--out", "run", *short]) == 0
-    _forget()
+    forget()
     Path("first.py").rename("moved.py")
     again = ["train", "first", "--plugin", "moved.py", "--start-from", "run", "--out", "next", *short]
     assert main(again) == 0, capsys.readouterr().err
@@ -337,7 +326,7 @@ def test_a_run_starts_from_one_whose_plugin_was_moved(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("becomes", ["edited", "deleted"])
 def test_a_checkpoint_names_the_code_that_was_run(
-    becomes: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    forget: Callable[[], None], becomes: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, step = Path("first.py"), Trainer._step
     text = file.read_text()
@@ -354,7 +343,7 @@ def test_a_checkpoint_names_the_code_that_was_run(
         patch.setattr(Trainer, "_step", stepping)
         train = ["train", "first", "--plugin", "first.py", "--threads", "1", "--out", "run"]
         assert main([*train, *short, "2"]) == 0, capsys.readouterr().err
-    _forget()
+    forget()
     file.write_text(text + "# edited\n")
     assert main(["resume", "run", *short, "3"]) == 0
     assert "may not resume bit for bit: plugins was first.py" in capsys.readouterr().err
