@@ -42,8 +42,8 @@ class ReadoutConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which layer, its state size n, and its keyword arguments (``rho``, ``num_layers``, ``dropout``, …).
 
-    The ``readout`` is linear, as in the paper, unless it is given. ``read`` = "mean" reads the mean of all outputs
-    where the task reads the last one. ``input_dropout`` is that of the inputs in training.
+    The ``readout`` is linear, as in the paper, unless it is given. Where a task reads the ``last``
+    output, ``read`` = "mean" reads the mean of all. ``input_dropout`` is that of the inputs in training.
     """
 
     name: str
