@@ -345,6 +345,8 @@ def test_a_checkpoint_names_the_code_that_was_run(
         assert main([*train, *short, "2"]) == 0, capsys.readouterr().err
     forget()
     file.write_text(text + "# edited\n")
+    assert main(["eval", "run"]) == 0
+    assert "evaluated with other code than run was trained with: first.py" in capsys.readouterr().err
     assert main(["resume", "run", *short, "3"]) == 0
     assert "may not resume bit for bit: plugins was first.py" in capsys.readouterr().err
 

@@ -306,7 +306,11 @@ def test_a_run_may_start_from_the_weights_of_another(
 def test_what_a_run_cannot_start_from(small: Small, tmp_path: Path) -> None:
     start(small(), tmp_path / "first")
     other = small(model={"name": "scornn", "hidden": 5})
-    with pytest.raises(CheckpointError, match="step-14: the weights do not fit the model"):
+    with pytest.raises(UsageError, match=r"--start-from .*first: a network of n = 6; expected 5, or --hidden 6"):
+        program.start(other, tmp_path / "second", start_from=tmp_path / "first", quiet=True)
+    other = small(model={"name": "scornn", "hidden": 6, "readout": {"width": 4}})
+    misfit = r"config: head\.\S+ has (no values|shape .*), expected (shape|none of).*; \d more do not fit either$"
+    with pytest.raises(CheckpointError, match=misfit):
         program.start(other, tmp_path / "second", start_from=tmp_path / "first", quiet=True)
     with pytest.raises(UsageError, match="expected --start-from"):
         program.start(small(start="first/step-14/0123"), tmp_path / "second", quiet=True)

@@ -13,6 +13,7 @@ import msgspec
 import torch
 
 from scornn import durable, tasks
+from scornn import plugins as plugin_files
 from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
 from scornn.tasks.contract import fingerprint
 from scornn.train import board, checkpoint, distributed, progress, provenance, state, watch
@@ -126,6 +127,8 @@ def evaluate(
     for key, there in saved.data.items():
         if here.get(key) != there:
             progress.warn(f"evaluated on other data than {path} was trained on: {key} was {there}, is {here.get(key)}")
+    if saved.plugins not in (None, code := plugin_files.digest(saved.config.plugins)):
+        progress.warn(f"evaluated with other code than {path} was trained with: {saved.plugins} then, {code} now")
     result: dict[str, Any] = {
         "run": str(path),
         "step": saved.step,
@@ -184,6 +187,8 @@ def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[
         saved = find_weights(source, weights=weights, plugins=config.plugins)  # its own may have moved, and are these
     if (there := saved.config.model.name) != config.model.name:
         raise UsageError(f"--start-from {source}: a network of {there}; expected one of {config.model.name}")
+    if (n := saved.config.model.hidden) != (expected := config.model.hidden):
+        raise UsageError(f"--start-from {source}: a network of n = {n}; expected {expected}, or --hidden {n}")
     options = [model.options for model in (saved.config.model, config.model)]
     if other := sorted(
         key for key in options[0].keys() | options[1].keys() if options[0].get(key) != options[1].get(key)

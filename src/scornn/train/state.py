@@ -92,13 +92,25 @@ def restore_model(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None
     try:
         model.load_state_dict(dict(tensors))
     except RuntimeError as error:
-        raise CheckpointError(f"the weights do not fit the model of this config: {error}") from None
+        why = _misfit(model.state_dict(), tensors) or error
+        raise CheckpointError(f"the weights do not fit the model of this config: {why}") from None
     for name in sign_names(model):  # W is orthogonal only with these, whatever the digest says
         wrong = tensors[name][tensors[name].abs() != 1].flatten().tolist()
         if wrong:
             raise CheckpointError(
                 f"the weights do not fit the model of this config: {name} holds {wrong[0]:g}; expected 1 and -1 alone"
             )
+
+
+def _misfit(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
+    """The first tensor that is missing, too many or of another shape, and how many more; empty where none is."""
+    wrong = [
+        f"{name} has {f'shape {tuple(found[name].shape)}' if name in found else 'no values'}, "
+        f"expected {f'shape {tuple(expected[name].shape)}' if name in expected else 'none of this name'}"
+        for name in {**expected, **found}
+        if name not in found or name not in expected or found[name].shape != expected[name].shape
+    ]
+    return f"{wrong[0]}{f'; {len(wrong) - 1} more do not fit either' if len(wrong) > 1 else ''}" if wrong else ""
 
 
 def sign_names(model: torch.nn.Module) -> list[str]:

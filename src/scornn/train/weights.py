@@ -52,6 +52,8 @@ class Stored:
     summary: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, str] = field(default_factory=dict)
     """The fingerprint of the data that they were trained on, where it is known."""
+    plugins: str | None = None
+    """What identifies the code of the plugins that they were trained with, where it is known."""
     task: TaskForm | None = None
     """What they were trained for; None where they were written before it was kept."""
     changed: bool = False
@@ -194,7 +196,8 @@ def _stored(saved: checkpoint.Checkpoint, config: Config, weights: Weights, best
         )
         raise CheckpointError(f"{saved.path} has no averaged weights: {why}")
     summary, data = durable.read_object(run / "summary.json"), saved.state.get("data", {})
-    return Stored(saved.path, config, saved.step, tensors, weights, best, summary, data, task=_form(saved))
+    code = saved.state.get("numerics", {}).get("plugins")
+    return Stored(saved.path, config, saved.step, tensors, weights, best, summary, data, code, _form(saved))
 
 
 def _form(saved: checkpoint.Checkpoint) -> TaskForm | None:
