@@ -16,7 +16,7 @@ from scornn.paper.items import ITEMS, chosen
 from scornn.paper.presets import choose, presets, resolve
 from scornn.paper.scale import Cost, Request, settings, within
 from scornn.tasks import Batch, Task
-from scornn.train.config import build, to_table
+from scornn.train.config import Average, build, to_table
 from scornn.train.distributed import World
 from scornn.train.engine import Engine, build_model
 from scornn.train.tables import merge
@@ -106,6 +106,13 @@ def test_every_published_figure_is_in_its_item_and_the_reverse() -> None:
     }
 
 
+def test_plain_settings_keep_averaged_weights_and_null_takes_them_away() -> None:
+    plain, said = resolve({"task": {"name": "arrays"}})
+    assert plain.optimizer.average == Average()
+    assert "taking plain ones" in said
+    assert resolve({"task": {"name": "arrays"}, "optimizer": {"average": None}})[0].optimizer.average is None
+
+
 def test_published_values() -> None:
     """A few cells of the paper's tables, by hand."""
 
@@ -155,6 +162,7 @@ def test_settings_beyond_the_paper_say_what_differs_and_are_never_a_default() ->
             for kind in (
                 "scornn-170-held",
                 "scornn-512-held",
+                "scornn-512-masked",
                 "scornn-170-mlp",
                 "lstm-128-recipe",
             )

@@ -270,7 +270,7 @@ def test_averaged_weights_are_judged_where_only_the_trials_average(
 ) -> None:
     pytest.importorskip("optuna")
     sweep = "sweep first --plugin first.py --hidden 4 --iterations 2 --threads 1 --quiet --weights average --trials 2"
-    assert main([*sweep.split(), "--over", "seed=1,2", "--out", "s"]) == 2
+    assert main([*sweep.split(), "--set", "optimizer.average=null", "--over", "seed=1,2", "--out", "s"]) == 2
     assert "averages nothing; give --set optimizer.average.decay=0.999" in capsys.readouterr().err
     assert main([*sweep.split(), "--over", f"optimizer.average.decay={decay}", "--out", "s"]) == 0, (
         capsys.readouterr().err

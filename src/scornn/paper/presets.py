@@ -21,7 +21,7 @@ from scornn.train.tables import Table, flat, lookup, merge
 
 _PLAIN: Table = {
     "model": {"hidden": 128},
-    "optimizer": {"rest": {"kind": "adam", "lr": 1e-3}, "recurrent": {"kind": "rmsprop", "lr": 1e-4}},
+    "optimizer": {"rest": {"kind": "adam", "lr": 1e-3}, "recurrent": {"kind": "rmsprop", "lr": 1e-4}, "average": {}},
     "epochs": 10,
 }
 """Where neither the paper nor the task says anything."""
