@@ -47,7 +47,7 @@ class RecurrentCell(RecurrentMatrix):
         if h.shape[0] != x.shape[1]:
             raise RuntimeError(f"Input batch size {x.shape[1]} doesn't match hidden batch size {h.shape[0]}")
         W, U, b = self.operands("", x)
-        if self.backend == "auto":  # done before a call of the kernel has begun
+        if self.backend == "auto":  # one small product costs less than a call of the kernel
             with full_precision(x):
                 h_n = ACTIVATIONS[self.activation].value(torch.addmm(x[0] @ U.mT, h, W.mT), b)
         else:
@@ -93,12 +93,6 @@ class Cell(RecurrentCell):
 
     def recurrent_matrix(self, suffix: str) -> Tensor:
         return self.tensor("weight_hh")
-
-    def recurrent_parameter_names(self) -> list[str]:
-        return []
-
-    def recurrent_bias_names(self) -> list[str]:
-        return []
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, activation={self.activation}"

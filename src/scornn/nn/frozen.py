@@ -95,14 +95,11 @@ class FrozenLayer(DenseRecurrentLayer):
     def recurrent_matrix(self, suffix: str) -> Tensor:
         return self._bank(suffix).matrix() if self.kind == "bank" else self.tensor(f"weight_hh{suffix}")
 
-    def recurrent_bias_names(self) -> list[str]:
-        return []
-
     def reads_in_one_pass(self) -> bool:
         return super().reads_in_one_pass() and not self.plain
 
     def run(self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Any]:
-        # One frame is done before a call of the kernel has begun.
+        # For one frame a small product costs less than a call of the kernel.
         one = x.shape[0] == 1 and batch_sizes is None and self.backend == "auto" and not torch.compiler.is_compiling()
         if not one and not self.plain and self.kind in ACTIVATIONS:
             return super().run(suffix, x, h0, batch_sizes, reverse)

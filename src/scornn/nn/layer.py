@@ -18,7 +18,8 @@ from torch.nn.utils.rnn import PackedSequence
 from scornn.functional import under_autocast
 from scornn.nn.caching import cached
 from scornn.nn.checks import check_choice, check_sizes
-from scornn.nn.recurrent import Recurrent, States, joined
+from scornn.nn.recurrent import Recurrent, joined
+from scornn.ops.layout import States
 
 if TYPE_CHECKING:
     from scornn.nn.frozen import FrozenLayer

@@ -14,12 +14,12 @@ from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice, check_number, check_rho, precise
 from scornn.nn.convert import convert
 from scornn.nn.layer import Head
-from scornn.nn.recurrent import States
 from scornn.nn.scornn import ScoRNN
 from scornn.ops.bank import Bank
 from scornn.ops.bank_last import last_state, read_every_state
 from scornn.ops.bank_scan import FUSED, every_state
 from scornn.ops.custom import under_transform
+from scornn.ops.layout import States
 
 STARTS = ("uniform", "spaced", "cayley")
 RANGE = 256
@@ -289,9 +289,10 @@ def schur(W: Tensor) -> tuple[Bank, Tensor]:
 
 @torch.no_grad()
 def _even(x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None) -> Tensor | None:
-    """Which sequences are finite and, from the first step that is not zero, within RANGE; None where nobody can see.
+    """Which sequences are finite and, from the first step that is not zero, within RANGE.
 
-    A step counts by what it may add to a unit, the first one with the state before it.
+    None where there are no values to look at. A step counts by what it may add to a unit, the first one with the state
+    before it.
     """
     if torch.compiler.is_compiling() or x.is_meta or under_transform():
         return None

@@ -10,9 +10,7 @@ from torch import Tensor, nn
 
 from scornn.nn.checks import is_sharded
 from scornn.ops import BACKENDS
-
-States = tuple[Tensor, ...]
-"""The tensors that make a state: h of most models, h and c of an LSTM."""
+from scornn.ops.layout import States
 
 
 class Recurrent(nn.Module):

@@ -11,9 +11,9 @@ from scornn.nn.base import OrthogonalMatrix, OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
 from scornn.nn.cell import RecurrentCell, suffix_of
 from scornn.nn.checks import check_choice, check_integer, check_number, check_rho, check_sizes, has_values, precise
-from scornn.nn.recurrent import States
 from scornn.ops import krylov
 from scornn.ops.activations import REAL
+from scornn.ops.layout import States
 
 
 class _ScaledCayley(OrthogonalMatrix):

@@ -17,8 +17,6 @@ from scornn.ops import product
 from scornn.ops.layout import complex_pairs
 from scornn.ops.rung import choose
 
-NONLINEARITIES = {"modrelu": "complex_modrelu"}
-
 
 def real_form(M: Tensor) -> Tensor:
     r"""The real matrix that acts on adjacent pairs (Re, Im) as the complex matrix M does on complex numbers.
@@ -77,8 +75,8 @@ class UnitaryRecurrentLayer(DenseRecurrentLayer):
         backend: str = "auto",
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        self.activation = NONLINEARITIES[check_choice("nonlinearity", nonlinearity, tuple(NONLINEARITIES))]
-        self.nonlinearity, self.learn_h0, self.backend = nonlinearity, learn_h0, backend
+        self.nonlinearity = check_choice("nonlinearity", nonlinearity, ("modrelu",))
+        self.activation, self.learn_h0, self.backend = "complex_modrelu", learn_h0, backend
         self.build(device, dtype)
 
     def unitary_matrix(self, suffix: str) -> Tensor:

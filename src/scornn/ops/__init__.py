@@ -1,4 +1,4 @@
-"""The hot loop: one sequence operator in three rungs, each tested against the one below in float64.
+"""The hot loop: the sequence operators in three rungs, each tested against the one below in float64.
 
 ``naive`` (PyTorch and autograd; defines the operator) → ``manual`` (PyTorch, hand-written backward) → ``native``
 (the C++ kernel of ``csrc/``). They stand in one table, :data:`scornn.ops.sequence.RUNGS`.

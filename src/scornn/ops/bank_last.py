@@ -1,8 +1,9 @@
 """The last state of a bank of rotations, and a linear head on every state, without a loop over the steps.
 
-The last state is a product, h_T = Σ_k Rᵏ U x_{T−1−k} + Rᵀ h_0: rows of K = [R^{S−1}U … RU U] times blocks of S inputs,
-with the state turned by Rˢ from block to block. K has no batch in it, and of the states one in S is made. A head
-y_t = V h_t + c is a convolution of x with V Rᵏ U. Everything here is plain PyTorch, which autograd differentiates.
+The last state is a product, h_T = Σ_k Rᵏ U x_{T−1−k} + R^T h_0, where R^T is the T-th power: rows of
+K = [R^{S−1}U … RU U] times blocks of S inputs, with the state turned by Rˢ from block to block. K has no batch in it,
+and of the states one in S is made. A head y_t = V h_t + c is a convolution of x with V Rᵏ U. Everything here is plain
+PyTorch, which autograd differentiates.
 """
 
 from __future__ import annotations

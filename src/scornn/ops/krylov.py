@@ -1,8 +1,8 @@
 """The last state of a linear recurrence with a dense W, by doubling instead of a loop over the steps.
 
-    h_T = Wᵀ h_0 + Σ_k Wᵏ (U x_{T−1−k} + b):  K = [W^{S−1}U … WU U] is made as [W^{S/2}K', K'] from its half K', with
-    squares of W, and multiplies blocks of S inputs.
+    h_T = W^T h_0 + Σ_k Wᵏ (U x_{T−1−k} + b),  where W^T is the T-th power:
 
+K = [W^{S−1}U … WU U] is made as [W^{S/2}K', K'] from its half K', with squares of W, and multiplies blocks of S inputs.
 The squares are made in float64, so that K has the error of log₂ S products. Everything here is plain PyTorch, which
 autograd differentiates (``docs/linear.md``).
 """

@@ -32,7 +32,7 @@ from scornn.ops.rung import (
 from scornn.ops.workers import Workers
 
 GATES = {"lstm": 4, "gru": 3, "goru": 3}
-"""How many times n rows W and U have; b has 4n of them all."""
+"""Rows of W and U as a multiple of n; b has 4n."""
 _SERIAL = 8e6  # floating-point operations under which handing work to another thread costs more than it saves
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from scornn.paper.experiments import Preset
 from scornn.paper.presets import presets
 from scornn.report.settings import setting_name
-from scornn.train.config import build, role, to_table
+from scornn.roles import Role
+from scornn.train.config import build, role, to_table, told_apart
 from scornn.train.tables import Table, flat, merge, set_values
 
 
@@ -95,7 +96,7 @@ def whole(name: str) -> Table:
 
 def _identity(config: Mapping[str, Any]) -> Table:
     """What makes a run the one of its preset: all that is set, so that a run of before an option existed has it too."""
-    return {key: value for key, value in set_values(config).items() if not role(key)}
+    return told_apart(config, tuple(Role))
 
 
 def _number(value: Any) -> str:

@@ -22,9 +22,8 @@ from scornn.paper.items import ITEMS, Item
 from scornn.paper.presets import presets
 from scornn.paper.progress import Overview
 from scornn.paper.scale import SHORT_SECONDS, Cost, Request, settings, within
-from scornn.roles import Role
 from scornn.train import program
-from scornn.train.config import Config, config_hash, role, to_table
+from scornn.train.config import Config, differences, role, to_table
 from scornn.train.engine import Engine
 from scornn.train.run import read_config
 
@@ -177,10 +176,8 @@ def _reached(summary: dict[str, Any], wanted: Config) -> bool:
 
 def _check_same(config: Config, there: Config, path: Path) -> None:
     """A run of the same setting, whatever its length and how often it is looked at."""
-    free = [key for key in config.__struct_fields__ if key not in ("seed", "format") and role(key) is Role.RUN]
-    own = msgspec.structs.replace(config, **{key: getattr(there, key) for key in (*free, "task")})
-    a, b = ({**to_table(c)["task"], "test_size": None} for c in (config, there))
-    if config_hash(own) != config_hash(there) or a != b:
+    changed = differences(there, config).keys() - {"task.test_size"}
+    if any("." in key or key == "seed" or role(key) is None for key in changed):
         raise UsageError(f"{path} holds a run of other settings than {config.name} has now: choose another --out")
 
 

@@ -92,14 +92,13 @@ class Results:
         runs = self.runs.get(preset.name, [])
         share = min((_share(run, item, preset) for run in runs), default=0.0)
         rows = []
-        for measure, (index, function) in _MEASURES[item.name].items():
+        by_metric: dict[tuple[str, str], Published] = {(said.metric, said.split): said for said in published}
+        for measure, (metric, function) in _MEASURES[item.name].items():
             values = tuple(v for v in (function(run, "raw") for run in runs) if v is not None)
             averages = (function(run, "average") for run in runs if run.has_average)
             averaged = tuple(v for v in averages if v is not None)
-            said, found = None, ""
-            if index is not None:
-                said = published[index]
-                found = _verdict(said, runs, preset, values, averaged, share)
+            said = by_metric.get(metric) if metric else None
+            found = _verdict(said, runs, preset, values, averaged, share) if said else ""
             budget = self.budget(item, preset)
             rows.append(Number(item.name, preset, measure, values, averaged, said, budget, found, share))
         return rows
@@ -252,39 +251,45 @@ def _once(function: Callable[[Run], float | None]) -> "Measure":
 
 Measure = Callable[[Run, str], float | None]
 
-_MEASURES: dict[str, dict[str, tuple[int | None, Measure]]] = {
+_MEASURES: dict[str, dict[str, tuple[tuple[str, str] | None, Measure]]] = {
     "fig-copying": {
-        "cross-entropy": (0, lambda run, weights: run.final("test", "loss", weights)),
+        "cross-entropy": (("loss", "test"), lambda run, weights: run.final("test", "loss", weights)),
         "recall": (None, lambda run, weights: run.final("test", "recall", weights)),
     },
     "fig-adding": {
-        "MSE": (0, lambda run, weights: run.final("test", "mse", weights)),
+        "MSE": (("mse", "test"), lambda run, weights: run.final("test", "mse", weights)),
         "best MSE": (None, lambda run, weights: run.best(weights)),
     },
     "table-mnist": {
-        "accuracy": (0, lambda run, weights: run.best(weights)),
+        "accuracy": (("accuracy", "test"), lambda run, weights: run.best(weights)),
         "chosen on validation": (None, lambda run, weights: run.chosen(weights)),
     },
     "table-timit": {
-        "valid MSE (padded)": (0, lambda run, weights: run.at_chosen("valid", "mse_padded", weights)),
-        "eval MSE (padded)": (1, lambda run, weights: run.at_chosen("test", "mse_padded", weights)),
+        "valid MSE (padded)": (
+            ("mse_padded", "valid"),
+            lambda run, weights: run.at_chosen("valid", "mse_padded", weights),
+        ),
+        "eval MSE (padded)": (
+            ("mse_padded", "test"),
+            lambda run, weights: run.at_chosen("test", "mse_padded", weights),
+        ),
         "eval MSE (not padded)": (None, lambda run, weights: run.at_chosen("test", "mse", weights)),
         "SegSNR": (None, _once(lambda run: audio_mean(run, "segsnr"))),
         "STOI": (None, _once(lambda run: audio_mean(run, "stoi"))),
         "PESQ": (None, _once(lambda run: audio_mean(run, "pesq"))),
     },
     "fig-orthogonality": {
-        "first": (0, _once(lambda run: _drift_at(run, 0))),
+        "first": (("orthogonality", "test"), _once(lambda run: _drift_at(run, 0))),
         "last": (None, _once(lambda run: _drift_at(run, -1))),
     },
     "fig-gradients": {
-        "start, t = 1": (0, _once(lambda run: _gradient(run, 0, 0))),
+        "start, t = 1": (("gradient norm, start", "test"), _once(lambda run: _gradient(run, 0, 0))),
         "start, t = T": (None, _once(lambda run: _gradient(run, 0, -1))),
-        "trained, t = 1": (1, _once(lambda run: _gradient(run, 1, 0))),
+        "trained, t = 1": (("gradient norm, trained", "test"), _once(lambda run: _gradient(run, 1, 0))),
         "trained, t = T": (None, _once(lambda run: _gradient(run, 1, -1))),
     },
 }
-"""For each measure which of the preset's published figures it answers, and how it is read from a run."""
+"""For each measure the metric and split of the published figure that it answers, and how it is read from a run."""
 
 
 def records(results: Results, items: Sequence[Item] = tuple(ITEMS.values())) -> list[dict[str, Any]]:

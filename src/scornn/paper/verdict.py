@@ -38,7 +38,7 @@ def judge(
     """The verdict on values that can be compared, made in a share of the protocol."""
     if published.value is not None:
         return _judge_value(published, values, averaged, share)
-    holds = all(CLAIMS[published.claim](run, published.source) for run in runs)
+    holds = all(CLAIMS[published.claim](run, published.metric) for run in runs)
     if holds and (share >= 1 or published.claim in _EARLY):
         return MET
     if holds and share >= ENOUGH:
@@ -89,10 +89,10 @@ def _losses_over_baseline(run: Run) -> list[float]:
     return [float(loss) / run.baseline for loss in run.series("test", "loss")[1]] if run.baseline else []
 
 
-def _gradient_ratio(run: Run, source: str) -> float:
+def _gradient_ratio(run: Run, metric: str) -> float:
     """The norm at the first time step over that at the last, at the moment that a panel of the figure shows."""
     moments = gradient_moments(run)
-    number = 0 if source.endswith("left") else 1
+    number = 0 if metric.endswith("start") else 1
     if len(moments) <= number or not moments[number][1]:
         return float("nan")
     first, last = moments[number][1][0], moments[number][1][-1]
@@ -112,11 +112,11 @@ CLAIMS: dict[str, Claim] = {
     "starts apart": lambda run, _: next(iter(_losses_over_baseline(run)), 0.0) > 1 / _LEFT,
     "steady": lambda run, _: _drift_ratio(run) <= 2,
     "drifts": lambda run, _: _drift_ratio(run) > 2,
-    "flat": lambda run, source: _VANISHED < _gradient_ratio(run, source) < 1 / _VANISHED,
-    "falls tenfold": lambda run, source: _VANISHED < _gradient_ratio(run, source) < 1 / 3,
-    "vanishes": lambda run, source: _gradient_ratio(run, source) <= _VANISHED,
+    "flat": lambda run, metric: _VANISHED < _gradient_ratio(run, metric) < 1 / _VANISHED,
+    "falls tenfold": lambda run, metric: _VANISHED < _gradient_ratio(run, metric) < 1 / 3,
+    "vanishes": lambda run, metric: _gradient_ratio(run, metric) <= _VANISHED,
 }
-"""What curves are said to do, as tests of a run; the source says which panel is meant."""
+"""What curves are said to do, as tests of a run; the metric says which moment is meant."""
 _EARLY = ("solves", "leaves the baseline", "starts apart")
 """Claims that hold for good once they hold."""
 

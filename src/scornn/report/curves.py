@@ -42,6 +42,8 @@ class Line:
     marker: str = "o"
     variant: int = 0
     average: bool = False
+    muted: bool = False
+    """One of many in the background, thin and grey."""
 
     @classmethod
     def of(cls, look: Look, variant: int = 0, *, average: bool = False) -> "Line":
@@ -57,6 +59,8 @@ class Line:
 
     def style(self) -> dict[str, Any]:
         """Keywords of matplotlib's ``plot``."""
+        if self.muted:
+            return {"color": MUTED, "linestyle": "-", "linewidth": 0.8}
         face = "white" if self.hollow else colour_of(self.colour)
         return {
             "color": colour_of(self.colour),
@@ -149,7 +153,7 @@ def orthogonality(drift: Sequence[Curve], sizes: Sequence[int], xlabel: str = "t
 def describe(panel: Panel) -> str:
     """A panel in words, for who cannot see it: where each curve ends, and the marks."""
     ends = []
-    for curve in panel.curves:
+    for curve in (curve for curve in panel.curves if not curve.line.muted):
         lasts = [float(np.asarray(y, dtype=float)[-1]) for _, y in curve.members if np.size(y)]
         ends += [f"{curve.label} ends at {np.mean(lasts):.3g}"] if lasts else []
     marks = "".join(f"; {' '.join(label.split())} at {y:.3g}" for label, y in panel.marks)
@@ -176,7 +180,12 @@ def _draw(axes: Any, panel: Panel) -> None:
     for number, curve in enumerate(panel.curves):
         members = [_thin(x, y) for x, y in curve.members]
         members = [(x, _shown(y, panel.axis, floor)) for x, y in members if x.size]
-        line = curve.line.style() | {"linewidth": 1.5 + 1.0 * 0.6**number if len(panel.curves) > 1 else 1.8}
+        line = curve.line.style()
+        if curve.line.muted:
+            for x, y in members:
+                axes.plot(x, y, **line | {"marker": None if x.size > 1 else "."})
+            continue
+        line |= {"linewidth": 1.5 + 1.0 * 0.6**number if len(panel.curves) > 1 else 1.8}
         if len(members) > 1:
             for x, y in members:
                 axes.plot(x, y, **line | {"linewidth": 0.8, "alpha": 0.4, "marker": None if x.size > 1 else "."})

@@ -206,7 +206,7 @@ def unbroken(text: str) -> str:
 
 def _swatch(line: Line) -> Markup:
     dashes = "" if line.dash == "-" else f' stroke-dasharray="{" ".join(str(1.6 * d) for d in line.dash[1])}"'
-    colour = f"var(--c{line.colour % len(style.LIGHT)})"
+    colour = "var(--muted)" if line.muted else f"var(--c{line.colour % len(style.LIGHT)})"
     face = "var(--paper)" if line.hollow else colour
     marker = _MARKERS.get(line.marker, _MARKERS["o"])
     return Markup(

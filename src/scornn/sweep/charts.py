@@ -1,4 +1,4 @@
-"""The figures of a sweep's page: values over trials, over each key and over each pair of keys, and learning curves."""
+"""The figures of a sweep's page: values over trials, over each key and over each pair of keys."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from scornn.report.curves import Line
 from scornn.report.style import LIGHT, MUTED, SIZE, label_decades, style
-from scornn.sweep.record import Entry, Points
+from scornn.sweep.record import Entry
 from scornn.sweep.space import Axis, Value
 
 _BINS = 7
@@ -102,28 +102,6 @@ def heat_map(points: Sequence[Entry], x: Scale, y: Scale, metric: str, goal: str
         axes.grid(visible=False)
         bar = figure.colorbar(drawn, ax=axes, label=metric, fraction=0.05, pad=0.02)
         bar.outline.set_visible(False)
-        return figure
-
-
-def learning(best: Sequence[Points], early: Sequence[Points], title: str, metric: str, *, grows: bool) -> Figure:
-    """Curves of the best trials in the palette's order, and thin grey ones of those that ended early.
-
-    What should grow, such as an accuracy, has no decades below it worth a look.
-    """
-    with style():
-        figure, axes = _figure()
-        for points in early:
-            marker = "o" if len(points) == 1 else None
-            axes.plot(*zip(*points, strict=True), color=MUTED, linewidth=0.8, marker=marker, markersize=2.5)
-        for k, points in reversed(list(enumerate(best))):
-            marker = "o" if len(points) == 1 else None
-            look = {"color": LIGHT[k % len(LIGHT)], "linestyle": trial_line(k).dash, "linewidth": 1.8}
-            axes.plot(*zip(*points, strict=True), marker=marker, markersize=4, **look)
-        values = [value for points in (*best, *early) for _, value in points]
-        if values and not grows and min(values) > 0 and max(values) / min(values) > 30:
-            axes.set_yscale("log")
-            label_decades(axes.yaxis)
-        axes.set(title=title, xlabel="training step", ylabel=metric)
         return figure
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from scornn.report import figures
+from scornn.report.curves import Axis, Curve, Line, Panel
 from scornn.report.page import (
     Card,
     Cards,
@@ -17,6 +18,7 @@ from scornn.report.page import (
     Table,
     duration,
     number,
+    panels,
     render,
     words,
 )
@@ -26,7 +28,7 @@ from scornn.sweep import charts
 from scornn.sweep import plan as plans
 from scornn.sweep.charts import Scale
 from scornn.sweep.progress import outcome, settings
-from scornn.sweep.record import Entry, Record
+from scornn.sweep.record import Entry, Points, Record
 from scornn.train.run import label
 
 _BEST = 5
@@ -164,35 +166,30 @@ def _slice_words(points: Sequence[Entry], scale: Scale, metric: str, goal: str) 
 def _curves(record: Record) -> list[Section]:
     objective = record.plan.objective
     shown = record.best(_BEST)  # each in the colour of its place, also where one has no curve
-    early = [t for t in record.trials if t.state == "pruned" and (t.loss or t.metric)][:_MOST_EARLY]
-    split = "Validation" if objective.split == "valid" else "Test"
-    drawn = []
-    for title, name, of in (
-        ("Training loss", "loss", "loss"),
-        (f"{split} {words(objective.metric)}", "metric", words(objective.metric)),
-    ):
-        curves, thin = ([getattr(trial, name) for trial in trials] for trials in (shown, early))
-        if any(curves) or any(thin):
-            ends = [
-                f"trial {trial.number} ends at {points[-1][1]:.3g}"
-                for trial, points in zip(shown, curves, strict=True)
-                if points
-            ]
-            alt = f"{title} by training step; {', '.join(ends) or 'no finished trial'}"
-            drawn.append(
-                Figure(
-                    svg(
-                        charts.learning(curves, thin, title, of, grows=name == "metric" and objective.goal == "max"),
-                        alt=alt,
-                    )
-                )
-            )
-    if not drawn:
-        return []
-    places = [(k, t) for k, t in enumerate(shown) if t.loss or t.metric]
-    legend = [(f"trial {t.number}, {settings(t.values)}", charts.trial_line(k)) for k, t in places]
-    caption = "Grey: trials that were pruned or diverged." if early else ""
-    return [Heading("Learning curves of the best", 2, "curves"), Figures(drawn, legend, caption)]
+    early = [t for t in record.trials if t.state == "pruned"][:_MOST_EARLY]
+
+    def panel(title: str, ylabel: str, of: str, axis: Axis | None) -> Panel:
+        drawn = [
+            Curve(f"trial {t.number}, {settings(t.values)}", [_xy(getattr(t, of))], charts.trial_line(k))
+            for k, t in enumerate(shown)
+            if getattr(t, of)
+        ]
+        thin = [_xy(getattr(t, of)) for t in early if getattr(t, of)]
+        return Panel(
+            title,
+            [*drawn, *([Curve("pruned or diverged", thin, Line(muted=True))] if thin else [])],
+            ylabel=ylabel,
+            axis=axis,
+        )
+
+    split, metric = "Validation" if objective.split == "valid" else "Test", words(objective.metric)
+    axis: Axis | None = "linear" if objective.goal == "max" else None
+    drawn = panels([panel("Training loss", "loss", "loss", None), panel(f"{split} {metric}", metric, "metric", axis)])
+    return [Heading("Learning curves of the best", 2, "curves"), drawn] if drawn.figures else []
+
+
+def _xy(points: Points) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]
 
 
 def _all_table(record: Record) -> Table:

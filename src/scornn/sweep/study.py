@@ -120,7 +120,7 @@ class Trials:
                 if trial.state.name != "WAITING":
                     continue
                 with suppress(UpdateFinishedTrialError):
-                    # A process killed right after the claim must have left its name; it is no owner before that.
+                    # Its name comes first, so that a process that is killed right after the claim is known by it.
                     self.storage.set_trial_user_attr(trial._trial_id, "claiming", self._watcher.me)
                     if self._set(trial._trial_id, "RUNNING"):
                         self.storage.set_trial_user_attr(trial._trial_id, "owner", self._watcher.me)

@@ -10,17 +10,18 @@ import json
 import math
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache, reduce
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
+from scornn import durable
 from scornn.errors import UsageError
 from scornn.roles import Role, roles
 from scornn.tasks import TASKS, TaskConfig
-from scornn.train.tables import Table, flat, lookup, merge, of_today
+from scornn.train.tables import Table, lookup, merge, of_today, set_values
 from scornn.train.validate import convert
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -216,7 +217,7 @@ def to_table(config: Config) -> Table:
 
 def to_json(config: Config) -> str:
     """The text of ``config.json``. :func:`read` and :func:`build` give the same config back, bit for bit."""
-    return json.dumps(to_table(config), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return durable.json_bytes(to_table(config)).decode()
 
 
 def config_hash(config: Config) -> str:
@@ -224,23 +225,19 @@ def config_hash(config: Config) -> str:
 
     So is what is None: an option that a later version adds, unset by default, does not make an earlier run another one.
     """
-    known = roles(Config)
-    table = {key: value for key, value in to_table(config).items() if known.get(key) is not Role.FREE}
-    text = json.dumps(_only_set(table), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(told_apart(to_table(config)), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def differences(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
     """The dotted keys in which two courses of training differ, and both values; what is free is left out."""
-    a, b = (flat(_only_set(to_table(config))) for config in (before, now))
-    keys = (key for key in {**a, **b} if role(key) is not Role.FREE)
-    return {key: (a.get(key), b.get(key)) for key in keys if a.get(key) != b.get(key)}
+    a, b = (told_apart(to_table(config)) for config in (before, now))
+    return {key: (a.get(key), b.get(key)) for key in {**a, **b} if a.get(key) != b.get(key)}
 
 
-def _only_set(table: Table) -> Table:
-    return {
-        key: _only_set(value) if isinstance(value, dict) else value for key, value in table.items() if value is not None
-    }
+def told_apart(table: Mapping[str, Any], free: Collection[Role] = (Role.FREE,)) -> Table:
+    """The dotted keys that are set, without those of these roles: equal where two runs are one."""
+    return {key: value for key, value in set_values(table).items() if role(key) not in free}
 
 
 def fraction(text: Any, n: int) -> int | None:

@@ -309,7 +309,6 @@ class Trainer:
         values = {
             **plain,
             "config": to_table(self.config),
-            "config_hash": config_hash(self.config),
             "numerics": self._numerics(),
             "data": self._data,
             "task": self._form,

@@ -222,7 +222,6 @@ def _begin_with(weights: Stored, engine: Engine) -> None:
 
 def _task(config: Config) -> tasks.Task:
     torch.set_num_threads(config.threads)
-    check_device(config)
     if config.device == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)

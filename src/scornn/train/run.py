@@ -18,7 +18,7 @@ from scornn import durable, plugins
 from scornn.errors import CheckpointError, RunInUseError, StorageError, UsageError
 from scornn.tasks.catalogue import name_of
 from scornn.train import checkpoint
-from scornn.train.config import Config, build, config_hash
+from scornn.train.config import Config, build, differences
 from scornn.train.tables import Table, read
 
 RUNS = Path("runs")
@@ -98,7 +98,7 @@ def no_way_on(path: Path) -> str:
 
 def _holds_another(config: Config, path: Path) -> bool:
     try:
-        return config_hash(read_config(path)) != config_hash(config)
+        return bool(differences(read_config(path), config))
     except (UsageError, StorageError):
         return not _is_empty(path)
 

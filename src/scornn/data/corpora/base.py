@@ -8,7 +8,7 @@ from pathlib import Path
 from scornn.errors import DataError
 
 SPLITS = ("train", "valid", "test")
-_SHARE = 8
+_EVERY = 8
 _MOST_NAMED = 10
 
 
@@ -43,8 +43,8 @@ def hold_out(speakers: Iterable[str], where: Path) -> dict[str, str]:
             f"{where}: found {len(names)} speaker(s) ({listed(names)}), expected at least {len(SPLITS)}, "
             f"to hold out one for validation and one for test"
         )
-    test = set(names[_SHARE // 2 - 1 :: _SHARE]) or {names[-1]}
-    valid = set(names[_SHARE - 1 :: _SHARE]) or {next(name for name in names if name not in test)}
+    test = set(names[_EVERY // 2 - 1 :: _EVERY]) or {names[-1]}
+    valid = set(names[_EVERY - 1 :: _EVERY]) or {next(name for name in names if name not in test)}
     return {name: "test" if name in test else "valid" if name in valid else "train" for name in names}
 
 
