@@ -108,6 +108,18 @@ def test_the_card_has_the_figures_of_the_weights_beside_it(weights: str, run: Pa
     ]
 
 
+def test_the_card_of_an_earlier_checkpoint_has_no_last_figures_of_a_later_one(tmp_path: Path) -> None:
+    run, out = tmp_path / "run", tmp_path / "a.safetensors"
+    size = ["--length", "5", "--hidden", "6", "--iterations", "4", "--eval-every", "2", "--checkpoint-every", "2"]
+    assert main(["train", "copying", *size, "--out", str(run)]) == 0
+    for step, has_last in ((2, False), (4, True)):
+        checkpoint = str(run / "checkpoints" / f"step-{step}")
+        assert main(["export", checkpoint, "--to", "safetensors", "--out", str(out)]) == 0
+        card = out.with_name(f"{out.name}.md").read_text()
+        assert f"raw, of step {step}" in card
+        assert ("test, last" in card) is has_last
+
+
 @pytest.mark.parametrize("to", ["frozen", "frame by frame", "pt2", "pt2 --plain", "onnx"])
 @pytest.mark.parametrize(("hidden", "rho"), [(6, 3), (7, 2)])
 @torch.no_grad()

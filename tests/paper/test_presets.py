@@ -113,6 +113,12 @@ def test_plain_settings_keep_averaged_weights_and_null_takes_them_away() -> None
     assert resolve({"task": {"name": "arrays"}, "optimizer": {"average": None}})[0].optimizer.average is None
 
 
+def test_plain_settings_keep_a_unitary_matrix_on_its_manifold() -> None:
+    own = {"task": {"name": "arrays"}, "model": {"name": "full-urnn"}}
+    assert resolve(own)[0].optimizer.recurrent.kind == "stiefel-rms"
+    assert resolve({**own, "optimizer": {"recurrent": {"kind": "adam"}}})[0].optimizer.recurrent.kind == "adam"
+
+
 def test_published_values() -> None:
     """A few cells of the paper's tables, by hand."""
 

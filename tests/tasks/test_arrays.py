@@ -148,6 +148,7 @@ def test_training_is_shuffled_by_seed_and_epoch_and_the_rest_is_not(tmp_path: Pa
         ({"train_lengths": np.zeros(N, int)}, "train_lengths.npy: found 0 to 0; expected 1 to 5"),
         ({"train_lengths": np.ones(N)}, "train_lengths.npy: found float64"),
         ({"train_x": np.where(np.arange(N)[:, None, None] == 7, np.nan, X)}, "train_x.npy: sequence 7, .* holds NaN"),
+        ({"train_x": np.where(np.arange(N)[:, None, None] == 7, 1e39, X)}, "sequence 7, .* beyond float32"),
         ({"valid_x": X}, "valid_y.npy is missing"),
     ],
 )

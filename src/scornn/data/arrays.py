@@ -149,12 +149,15 @@ def _read_lengths(file: Path, N: int, T: int) -> NDArray[np.int64]:
 def _check_finite(file: Path, part: Part, array: NDArray[Any]) -> None:
     """Whatever stands after the end of a sequence is not looked at."""
     for rows in _pieces(array) if array.dtype.kind == "f" else ():
-        bad = ~np.isfinite(array[rows])
+        bad = ~(np.abs(array[rows]) <= np.finfo(np.float32).max)  # networks take float32
         if array.ndim == 3:
             bad &= part.counts(rows, array.shape[1])[:, :, np.newaxis]
         if bad.any():
             row = rows.start + int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))
-            raise DataError(f"{file}: sequence {row}, counted from 0, holds NaN or infinity; expected finite numbers")
+            raise DataError(
+                f"{file}: sequence {row}, counted from 0, holds NaN, infinity or a number beyond float32; expected "
+                "finite numbers"
+            )
 
 
 def _pieces(array: NDArray[Any]) -> Iterator[slice]:

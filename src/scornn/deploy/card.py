@@ -54,7 +54,7 @@ def text(network: Network, file: str, needs: str, error: float | None = None) ->
     lines = [BEGIN, f"tags: [{tags}]", "---", ""]
     lines += [f"# {model.label} on {task.name}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in facts.items()]
-    lines += ["", *_figures(stored.summary, which, stored.config.seed), "## Config", "", "```json"]
+    lines += ["", *_figures(stored, which), "## Config", "", "```json"]
     return "\n".join([*lines, json.dumps(config, indent=2, ensure_ascii=False), "```", ""])
 
 
@@ -70,11 +70,12 @@ def licence(task: Mapping[str, Any]) -> str:
     return DATA.get(kind, "not known to the program")
 
 
-def _figures(summary: Mapping[str, Any], which: str, seed: int) -> list[str]:
-    """The figures of the run with these weights, raw or averaged: its last evaluation and its best one."""
-    rows = []
+def _figures(stored: Stored, which: str) -> list[str]:
+    """The figures of the run with these weights, raw or averaged: its best evaluation, and its last if it is theirs."""
+    summary, seed, rows = stored.summary, stored.config.seed, []
     found_with = summary if which == "raw" else dict(summary.get("average") or {})
-    for split, metrics in dict(found_with.get("final") or {}).items():
+    last = found_with.get("final") if summary.get("steps") == stored.step else None
+    for split, metrics in dict(last or {}).items():
         rows += [f"| {name} | {split}, last | {value:.6g} | {seed} |" for name, value in dict(metrics).items()]
     for key, label in (("best", "best"), ("best_by_valid", "best by validation")):
         found = found_with.get(key)

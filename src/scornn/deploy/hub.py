@@ -8,7 +8,7 @@ from typing import Any
 from huggingface_hub import ModelHubMixin, hf_hub_download
 
 from scornn.deploy.network import Network, load
-from scornn.deploy.write import export
+from scornn.deploy.write import check_card_place, export
 from scornn.train import weights
 
 
@@ -26,6 +26,7 @@ class HubNetwork(ModelHubMixin):
         self.network = network
 
     def _save_pretrained(self, save_directory: Path) -> None:
+        check_card_place(save_directory / "README.md", "another folder")
         written = export(self.network, save_directory / weights.FILE, "safetensors")
         written.card.replace(save_directory / "README.md")
 

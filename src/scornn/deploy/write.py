@@ -97,13 +97,18 @@ def _card_of(out: Path) -> Path:
     return out.with_name(f"{out.name}.md")
 
 
+def check_card_place(path: Path, instead: str) -> None:
+    """Refuse to write a card where something else stands; ``instead`` is what to choose."""
+    with durable.storage_errors(path):
+        if path.is_file() and not path.read_bytes().startswith(card.BEGIN.encode()):
+            raise UsageError(f"{path} is no model card and would be replaced by one; choose {instead}")
+
+
 def _check_place(out: Path, to: Format) -> None:
     """Refuse, before the work, a place that cannot be written to, or where something else stands."""
     if out.suffix in ("", ".md"):
         raise UsageError(f"{out}: expected the name of a file, such as model.onnx; its card gets .md")
-    with durable.storage_errors(beside := _card_of(out)):
-        if beside.is_file() and not beside.read_bytes().startswith(card.BEGIN.encode()):
-            raise UsageError(f"{beside} is no model card and would be replaced by one; choose another name than {out}")
+    check_card_place(_card_of(out), f"another name than {out}")
     if out.is_file() and out.suffix != f".{to}":
         raise UsageError(f"{out} is there already and is not called .{to}: it would be replaced; choose another name")
     with durable.storage_errors(out):

@@ -30,6 +30,8 @@ _PLAIN_SCORNN: Table = {
     "optimizer": {"rest": {"kind": "rmsprop", "lr": 1e-3}},
 }
 """The flagship by the optimizer of its paper, and few −1 in D: a start that fewer seeds fail from."""
+_PLAIN_OF = {"scornn": _PLAIN_SCORNN, "full-urnn": {"optimizer": {"recurrent": {"kind": "stiefel-rms"}}}}
+"""What some models need beside it: only a Stiefel step leaves the W of the full-capacity uRNN unitary."""
 
 
 @cache
@@ -79,7 +81,7 @@ def resolve(table: Table) -> tuple[Config, str]:
     if stand_in is None:
         entry = entry_of(task)
         given = merge({"model": {"name": name}}, entry.defaults if entry else {}, table)
-        plain = merge(_PLAIN, _PLAIN_SCORNN if lookup(given, "model.name") == "scornn" else {})
+        plain = merge(_PLAIN, _PLAIN_OF.get(str(lookup(given, "model.name")), {}))
         config = build(merge(rest, plain, given))
         return config, f"no setting of the paper for this task: taking plain ones, {_settings(config)}"
     below = merge(stand_in.config, {"model": {"name": name}})

@@ -125,7 +125,10 @@ class Worker:
 
         with self._heartbeat(trial):
             if (path / "config.json").is_file():
-                result = program.resume(path, plugins=config.plugins, display=watch, tensorboard=self.tensorboard)
+                data = Path(config.data) if config.data else None  # this process may have them elsewhere
+                result = program.resume(
+                    path, data=data, plugins=config.plugins, display=watch, tensorboard=self.tensorboard
+                )
             else:
                 result = program.start(config, path, display=watch, tensorboard=self.tensorboard)
         if result.signal and not (watches[0].pruned and result.signal == signal.SIGTERM):
