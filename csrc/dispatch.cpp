@@ -111,7 +111,7 @@ bool fits(const scornn_map &map, const scornn_sequence &s) {
         return false;
     for (std::int64_t k = 0; k < map.layers; ++k) {
         const std::int64_t first = map.index[3 * k], distance = map.index[3 * k + 1], pairs = map.index[3 * k + 2];
-        if (first < 0 || distance < 1 || pairs < 0 || pairs > n || pairs % distance != 0 || first + 2 * pairs > n ||
+        if (first < 0 || distance < 1 || pairs < 0 || pairs > n / 2 || pairs % distance != 0 || first > n - 2 * pairs ||
             (pairs > 0 && (!map.factor[0] || (complex && !map.factor[1]))))
             return false;
     }

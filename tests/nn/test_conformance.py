@@ -480,6 +480,16 @@ def test_autocast(case: Case) -> None:
     output.float().sum().backward()
 
 
+@pytest.mark.parametrize("backend", ["naive", "manual"])
+def test_autocast_leaves_the_recurrence_alone_on_every_rung(backend: str) -> None:
+    layer = scornn.ScoRNN(M, 17, input_scale=1.0, backend=backend)
+    x = torch.randn(T, B, M)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = layer(x)[0]
+    assert torch.equal(output, layer(x)[0])
+    output.sum().backward()
+
+
 @pytest.mark.parametrize(
     ("case", "backend"), [(c, b) for c in CASES for b in backends(c)[-1:]] + [(CASES[0], "naive")], ids=str
 )

@@ -79,7 +79,8 @@ class GatedLayer(RecurrentLayer):
         if under_transform():
             R = self.tensor(f"weight_hr{suffix}") if self.proj_size else None
             operands = (x, states[0], *self.constants(suffix), self.kind, batch_sizes, reverse)
-            return gated.naive(*operands, c0=_cell(states), R=R)
+            with full_precision(x):
+                return gated.naive(*operands, c0=_cell(states), R=R)
         function: Any = getattr(torch._VF, self.kind)
         names = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * self.bias + ["weight_hr"] * bool(self.proj_size)
         weights = [self.tensor(f"{name}{suffix}") for name in names]

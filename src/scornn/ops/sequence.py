@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from scornn.functional import under_autocast
+from scornn.functional import full_precision, under_autocast
 from scornn.ops import manual, naive, native
 from scornn.ops.activations import ACTIVATIONS
 from scornn.ops.rung import Rung, agree, choose
@@ -83,7 +83,8 @@ def recurrence(
         tensor([[3., 3.]])
     """
     check(x, h0, W, U, b, activation, batch_sizes)
-    output, h_n = choose(RUNGS, backend, x).run(x, h0, W, U, b, activation, batch_sizes, reverse)
+    with full_precision(x):
+        output, h_n = choose(RUNGS, backend, x).run(x, h0, W, U, b, activation, batch_sizes, reverse)
     return output, h_n
 
 
@@ -133,7 +134,8 @@ def readout(
     if rung.read is not None and alike and worth_it and not under_autocast(x):
         _, h_n, y = rung.read(x, h0, W, U, b, V, c, activation, batch_sizes, reverse)
         return y, h_n
-    output, h_n = rung.run(x, h0, W, U, b, activation, batch_sizes, reverse)
+    with full_precision(x):
+        output, h_n = rung.run(x, h0, W, U, b, activation, batch_sizes, reverse)
     return F.linear(output, V, c), h_n
 
 
