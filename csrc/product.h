@@ -49,7 +49,7 @@ template <class T, int kHeight, int kVectors> struct TileProduct {
             for (int v = 0; v < kVectors; ++v) sum[r][v] = Vec<T>{};
         for (; depth >= kPanel<T>; depth -= kPanel<T>) {
             // Four at once, no more: two heights of tile take turns, and Intel's cache of decoded instructions has to
-            // hold both loops. Unrolled whole they were fetched anew each time, and a fifth slower for it.
+            // hold both loops. Unrolled whole they are decoded anew each time.
 #pragma GCC unroll 4
             for (int k = 0; k < kPanel<T>; ++k) step(a + k, b + k * kPanel<T>, b_stride, sum);
             a += a_stride;
