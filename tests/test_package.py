@@ -60,6 +60,7 @@ def test_public_names() -> None:
         "ops",
         "optim",
         "parametrizations",
+        "widen",
     ]
     for name in scornn.__all__:
         assert getattr(scornn, name) is not None

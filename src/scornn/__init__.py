@@ -30,6 +30,7 @@ __all__ = [
     "ops",
     "optim",
     "parametrizations",
+    "widen",
 ]
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from scornn.nn import LinearMemory, ScoRNN, ScoRNNCell, parametrizations
     from scornn.nn.caching import cached
     from scornn.nn.convert import convert
+    from scornn.nn.widen import widen
     from scornn.ops import backends
 
 # torch is imported by the first use of a name, not by ``import scornn``: ``scornn --help`` has no need of it.
@@ -55,6 +57,7 @@ _HOMES = {
     "ops": "scornn.ops",
     "optim": "scornn.optim",
     "parametrizations": "scornn.nn.parametrizations",
+    "widen": "scornn.nn.widen:widen",
 }
 
 

@@ -169,6 +169,7 @@ def test_settings_beyond_the_paper_say_what_differs_and_are_never_a_default() ->
                 "scornn-170-held",
                 "scornn-512-held",
                 "scornn-512-masked",
+                "scornn-512-grown",
                 "scornn-170-mlp",
                 "lstm-128-recipe",
             )

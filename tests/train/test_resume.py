@@ -302,6 +302,35 @@ def test_a_run_may_start_from_the_weights_of_another(
     assert bits(tmp_path / "stopped") == bits(tmp_path / "straight")
 
 
+def test_a_wider_network_may_start_from_the_weights_of_a_run(
+    small: Small, bits: Bits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(small(optimizer__average={}), tmp_path / "first")
+    config = small(seed=3, model__hidden=9, model__options__rho=4)
+    for name in ("second", "again"):
+        with monkeypatch.context() as patch:
+            stop_at(patch, 1)
+            program.start(config, tmp_path / name, start_from=tmp_path / "first", start_weights="average", quiet=True)
+    first = checkpoint.load(tmp_path / "first" / "checkpoints" / "step-14")
+    begun = checkpoint.load(tmp_path / "second" / "checkpoints" / "step-0")
+    ended = state.average_of(first.training)
+    assert torch.equal(begun.model["layer.weight_ih_l0"][:6], ended["layer.weight_ih_l0"])
+    assert not begun.model["head.weight"][:, 6:].any()
+    task, narrow, _ = program.load(first.path, weights="average")
+    wide, inputs = program.load(begun.path)[1], task.batch("test", 0, 0).inputs
+    expected = narrow.model.eval()(inputs)
+    torch.testing.assert_close(wide.model.eval()(inputs), expected, rtol=1e-4, atol=1e-5)
+    assert bits(tmp_path / "second") == bits(tmp_path / "again")  # the new units are a function of the seed
+    table = json.loads((tmp_path / "second" / "config.json").read_text())
+    assert table["start"].startswith("first/step-14-averaged/")
+    other = small(model__hidden=9, model__options__rho=2)
+    with pytest.raises(UsageError, match=r"options\.rho: D has 3 entries −1 and grows by 3: expected 3\.\.6 when"):
+        program.start(other, tmp_path / "third", start_from=tmp_path / "first", quiet=True)
+    with pytest.raises(UsageError, match="a network of n = 6; expected 5, or --hidden 6 or more"):
+        program.start(small(model__hidden=5), tmp_path / "third", start_from=tmp_path / "first", quiet=True)
+    assert not (tmp_path / "third").exists()
+
+
 def test_what_a_run_cannot_start_from(small: Small, tmp_path: Path) -> None:
     start(small(), tmp_path / "first")
     other = small(model={"name": "scornn", "hidden": 5})

@@ -4,8 +4,8 @@ A file has the settings that all its runs share (``config``), a table for each m
 under ``at``, what is so at one state size or one length alone; and a row for each published figure, in the paper's
 order. A preset is there because a row names it. Sentences that several notes share stand under ``notes`` and are named
 in braces. ``like`` takes everything from another file that is not said otherwise, and its ``beyond`` too. ``beyond``
-adds settings that the paper has not, each on top of a preset of the file, with what differs in words. The rule of the
-``rest`` is that of A too where a model has no other for it.
+adds settings that the paper has not, each on top of a preset of the file, with what differs in words; its ``start`` is
+a preset of the file whose network it begins with. The rule of the ``rest`` is that of A too where a model has no other.
 """
 
 import tomllib
@@ -56,6 +56,8 @@ class Preset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What differs from the paper's setting, in words; empty for a setting of the paper."""
     brief: str = ""
     """The same in two or three words, where the model's name does not say it."""
+    start: str = ""
+    """The preset whose averaged weights, of the same seed, it begins with."""
     config: Table
     name: str
 
@@ -106,6 +108,7 @@ class _Beyond(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     of: tuple[str, ...]
     says: str
     brief: str = ""
+    start: str = ""
     note: str
     parameters: int | None = None
     config: Table
@@ -179,6 +182,7 @@ def _beyond(name: str, base: Preset, more: _Beyond, sentences: dict[str, Any]) -
         note=more.note.format(**sentences),
         beyond=more.says,
         brief=more.brief,
+        start=_key(name, more.start) if more.start else "",
         config=merge(config, more.config),
     )
 

@@ -31,6 +31,8 @@ def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:
     """What the run sets otherwise than its preset, its length left aside: "T 40 instead of 1,000"."""
 
     def counts(key: str) -> bool:
+        if key == "start" and preset.start:
+            return not str(config["start"]).startswith(f"{preset.start}-s")
         return key != "task.eval_batch" and (key.startswith("task.") or not role(key))
 
     own, its = (set_values(table) for table in (config, whole(preset.name)))

@@ -99,7 +99,8 @@ def _jobs(items: list[Item], request: Request) -> list[_Job]:
     found: dict[str, _Job] = {}
     for item in items:
         every = (*item.presets, *item.beyond)
-        chosen = [presets()[name] for name in every if name in (request.only or item.presets)]
+        asked = [presets()[name] for name in every if name in (request.only or item.presets)]
+        chosen = [*(presets()[preset.start] for preset in asked if preset.start), *asked]
         seeds = request.seeds[:1] if item.kind == "timing" else request.seeds
         for preset in chosen:
             for seed in seeds:
@@ -128,7 +129,10 @@ def _train(job: _Job, request: Request, plan: dict[str, Any], overview: Overview
     path, config = request.out / "runs" / job.name, job.config
     there = (path / "config.json").is_file()
     if there:
-        _check_same(config, read_config(path), path)
+        before = read_config(path)
+        if job.preset.start:
+            config = msgspec.structs.replace(config, start=before.start)
+        _check_same(config, before, path)
     if job.seconds is not None:
         config = limited(job.preset.name, config, job.seconds, plan, request)
     summary = durable.read_object(path / "summary.json")
@@ -139,6 +143,9 @@ def _train(job: _Job, request: Request, plan: dict[str, Any], overview: Overview
         if there:
             result = program.resume(path, steps=config.steps, epochs=config.epochs, data=request.data, **shown)
         else:
+            if job.preset.start:
+                shown |= {"start_from": request.out / "runs" / f"{job.preset.start}-s{config.seed}"}
+                shown |= {"start_weights": "average"}
             result = program.start(config, path, **shown)
         word, signal = _said(result), result.signal
     if not signal:

@@ -3,9 +3,9 @@
 import hashlib
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,10 +15,11 @@ import torch
 from scornn import durable, tasks
 from scornn import plugins as plugin_files
 from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
+from scornn.nn.widen import widen
 from scornn.tasks.contract import fingerprint
 from scornn.train import board, checkpoint, distributed, progress, provenance, state, watch
 from scornn.train.config import Config, to_json, to_table
-from scornn.train.engine import Engine, Weights, make_task
+from scornn.train.engine import Engine, Weights, build_model, make_task
 from scornn.train.loop import Trainer
 from scornn.train.progress import Figures, Shown, Silent
 from scornn.train.run import Run, no_way_on, place, read_config
@@ -64,7 +65,7 @@ def start(
     with closing(distributed.start(config.device)) as world:
         trainer = Trainer(config, _task(config), world)  # refuses data, sizes and options before a directory is made
         if weights is not None:
-            _begin_with(weights, trainer.engine)
+            _begin_with(weights, config, trainer.engine)
         path, there = world.from_first(lambda: place(config, out, join=world.launched))
         return _train(trainer, Path(path), there, display or (Silent if quiet else Shown), write_board)
 
@@ -187,11 +188,16 @@ def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[
         saved = find_weights(source, weights=weights, plugins=config.plugins)  # its own may have moved, and are these
     if (there := saved.config.model.name) != config.model.name:
         raise UsageError(f"--start-from {source}: a network of {there}; expected one of {config.model.name}")
-    if (n := saved.config.model.hidden) != (expected := config.model.hidden):
-        raise UsageError(f"--start-from {source}: a network of n = {n}; expected {expected}, or --hidden {n}")
+    n, expected = saved.config.model.hidden, config.model.hidden
+    wider = n < expected and config.model.name == "scornn"
+    if n != expected and not wider:
+        more = f", or --hidden {n}{' or more' if config.model.name == 'scornn' else ''}"
+        raise UsageError(f"--start-from {source}: a network of n = {n}; expected {expected}{more}")
     options = [model.options for model in (saved.config.model, config.model)]
     if other := sorted(
-        key for key in options[0].keys() | options[1].keys() if options[0].get(key) != options[1].get(key)
+        key
+        for key in options[0].keys() | options[1].keys()
+        if options[0].get(key) != options[1].get(key) and not (wider and key == "rho")
     ):
         progress.warn(f"--start-from {source} was trained with another model.options.{', model.options.'.join(other)}")
     digest = hashlib.sha256()
@@ -204,20 +210,37 @@ def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[
     return msgspec.structs.replace(config, start=label), saved
 
 
-def _begin_with(weights: Stored, engine: Engine) -> None:
-    """Give a new network the weights of another run. Its D is that of its config, and training cannot change it."""
+def _begin_with(weights: Stored, config: Config, engine: Engine) -> None:
+    """Give a new network the weights of another run, of fewer units where it is a scoRNN.
+
+    Its D has the rho of its config, and training cannot change it.
+    """
     model = engine.model
-    drawn = {name: model.get_buffer(name).clone() for name in state.sign_names(model)}
+    asked = {name: int((model.get_buffer(name) < 0).sum()) for name in state.sign_names(model)}
+    if weights.config.model.hidden < config.model.hidden:
+        weights = _widened(weights, config, engine, asked)
     weights.put_into(model)
     if engine.average is not None:  # begun as a copy of the network before
         state.restore_model(engine.average.module, model.state_dict())
-    for name, D in drawn.items():
-        asked, there = (int((signs < 0).sum()) for signs in (D, weights.tensors[name]))
-        if asked != there:
+    for name, count in asked.items():
+        if (there := int((weights.tensors[name] < 0).sum())) != count:
             raise UsageError(
-                f"model.options.rho: D has {asked} entries −1 by this config and {there} in {weights.path}; training "
+                f"model.options.rho: D has {count} entries −1 by this config and {there} in {weights.path}; training "
                 f"does not change them, so that the network would have a rho that its config does not name"
             )
+
+
+def _widened(weights: Stored, config: Config, engine: Engine, signs: Mapping[str, int]) -> Stored:
+    """The weights of a network of more units with the same outputs; what it draws is a function of the seed."""
+    with torch.random.fork_rng(devices=()):
+        network = build_model(msgspec.structs.replace(weights.config, backend=config.backend), engine.task)
+        weights.put_into(network)
+        torch.manual_seed(config.seed)
+        try:
+            wide = widen(network, config.model.hidden, rho=next(iter(signs.values())))
+        except ValueError as error:
+            raise UsageError(f"model.options.{error} when {weights.path} is widened") from None
+    return replace(weights, config=config, tensors=wide.state_dict())
 
 
 def _task(config: Config) -> tasks.Task:
