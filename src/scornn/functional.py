@@ -163,15 +163,15 @@ def _require_finite(A: Tensor) -> None:
     finite = torch.isfinite(torch.linalg.vector_norm(A.detach(), torch.inf))
     if torch.compiler.is_compiling():
         torch._assert_async(finite, message)
-    elif not (finite.is_meta or _is_traced(finite)) and not finite:
+    elif has_values(finite) and not finite:
         raise ValueError(message)
 
 
-def _is_traced(x: Tensor) -> bool:
-    """Whether ``x`` has no value to look at: a fake tensor, or one inside a functorch transform."""
+def has_values(x: Tensor) -> bool:
+    """Whether there are numbers to look at: not in a meta or fake tensor, or inside a functorch transform."""
     from torch._subclasses.fake_tensor import FakeTensor
 
-    return isinstance(x, FakeTensor) or torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return not (x.is_meta or isinstance(x, FakeTensor) or torch._C._functorch.is_functorch_wrapped_tensor(x))
 
 
 @torch.no_grad()

@@ -83,6 +83,21 @@ def test_padding_has_no_part_in_it() -> None:
         analysis.gradient_norms(model, Batch(x, targets, lengths))
 
 
+def test_outputs_in_the_padding_are_zero_for_a_loss_that_looks_at_them() -> None:
+    """As in the network's own forward."""
+    model = SequenceModel(ScoRNN(2, 8), 1, read="all")
+    torch.nn.init.ones_(model.head.bias)
+    x, lengths, seen = torch.rand(9, 2, 2), torch.tensor([9, 4]), []
+
+    def loss(outputs: Tensor, batch: Batch) -> Tensor:
+        seen.append(outputs.detach())
+        return outputs.square().mean()
+
+    analysis.gradient_norms(model, Batch(x, torch.zeros(9, 2), lengths), loss)
+    torch.testing.assert_close(seen[0], model(x, lengths).detach())
+    assert not seen[0][4:, 1].any()
+
+
 def test_steps_after_the_longest_sample_have_no_gradient() -> None:
     model = SequenceModel(ScoRNN(2, 8), 1, read="last")
     x, targets = torch.rand(9, 2, 2), torch.rand(2)

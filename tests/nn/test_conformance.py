@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 import scornn
 from scornn.nn import MODELS
@@ -151,6 +151,15 @@ def test_packed_equals_one_by_one(case: Case, backend: str | None, enforce_sorte
         alone = layer(sequence)
         torch.testing.assert_close(padded[: lengths[i], i], alone[0])
         torch.testing.assert_close(state_of((None, state))[:, i], state_of(alone))
+
+
+@case_and_backend
+def test_packed_rows_that_do_not_add_up_are_refused(case: Case, backend: str | None) -> None:
+    """Made by hand: torch's own functions make none such."""
+    layer = case.layer(**on(backend))
+    for sizes in ([2, 1, 3], [2, 1], [3, 3, 0], []):
+        with pytest.raises(ValueError, match="batch_sizes of a PackedSequence"):
+            layer(PackedSequence(inputs(6, M), torch.tensor(sizes, dtype=torch.int64)))
 
 
 @case_and_backend

@@ -96,6 +96,19 @@ def test_head_as_a_convolution(T: int, B: int, m: int, n: int, signs: int, start
     compare(checked(*read_every_state(x, h0, bank, U, b, V, c)), checked(F.linear(output, V, c), h_n))
 
 
+def test_a_head_that_does_not_fit_is_refused() -> None:
+    """Not broadcast: V (p, n) and c (p,) for the n units of the bank."""
+    x, h0, bank, U, b = operands(5, 2, 1, 6, 0, False)
+    V, c = torch.ones(3, 6, dtype=F64), torch.ones(3, dtype=F64)
+    for wrong, message in [
+        ((U, b, V[:, :5], c), r"expected V of shape \(3, 6\), got \(3, 5\)"),
+        ((U, b, V, c[:1]), r"expected c of shape \(3,\), got \(1,\)"),
+        ((torch.ones(6, 2, dtype=F64), b, V, c), "expected U of shape"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            read_every_state(x, h0, bank, *wrong)
+
+
 @pytest.mark.parametrize("way", [*RUNGS, "last"])
 def test_rounding_after_ten_thousand_steps(way: str) -> None:
     """In float32 the error is that of the roundings, √T·ε: no angle is wrong by a rounding of its own."""

@@ -116,7 +116,10 @@ def _read(model: SequenceModel, states: list[Tensor], lengths: Tensor | None) ->
         h = torch.stack([torch.stack(top)[: int(length), k].mean(0) for k, length in enumerate(lengths)])
     else:
         h = torch.stack(top).mean(0) if model.read == "mean" else torch.stack(top)
-    return model.head(model.layer.readout(h))
+    y: Tensor = model.head(model.layer.readout(h))
+    if model.read == "all" and lengths is not None:  # zero in the padding
+        y = y.masked_fill((torch.arange(len(y)).unsqueeze(1) >= lengths.cpu()).unsqueeze(-1).to(y.device), 0)
+    return y
 
 
 def _default_loss(outputs: Tensor, batch: Batch) -> Tensor:

@@ -11,18 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scornn.functional import _is_traced
-
 
 def is_sharded(value: Any) -> bool:
     """Whether it is a DTensor, as the parameters of a module after ``fully_shard`` are."""
     distributed = sys.modules.get("torch.distributed.tensor")  # an import of it takes a while
     return distributed is not None and isinstance(value, distributed.DTensor)
-
-
-def has_values(x: Tensor) -> bool:
-    """Whether there are numbers to look at: not in a meta or fake tensor, or inside a functorch transform."""
-    return not (x.is_meta or _is_traced(x))
 
 
 def precise(v: Tensor) -> Tensor:

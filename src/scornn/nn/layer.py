@@ -20,6 +20,7 @@ from scornn.nn.caching import cached
 from scornn.nn.checks import check_choice, check_sizes
 from scornn.nn.recurrent import Recurrent, joined
 from scornn.ops.layout import States
+from scornn.ops.rung import check_sizes as check_batch_sizes
 
 if TYPE_CHECKING:
     from scornn.nn.frozen import FrozenLayer
@@ -205,6 +206,8 @@ class RecurrentLayer(Recurrent):
             x = x.unsqueeze(1)
         elif self.batch_first and not packed:
             x = x.transpose(0, 1)
+        if batch_sizes is not None and not torch.compiler.is_compiling():  # a compiler has no numbers
+            check_batch_sizes(batch_sizes, x.shape[0])
         batch = x.shape[1] if batch_sizes is None else int(batch_sizes[0])
         x, states = self._checked(x, states, batch)
         if order is not None and states is not None:

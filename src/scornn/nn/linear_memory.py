@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from scornn.functional import full_precision, require_orthogonal, under_autocast
+from scornn.functional import full_precision, has_values, require_orthogonal, under_autocast
 from scornn.nn.base import OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice, check_number, check_rho, precise
@@ -22,9 +22,9 @@ from scornn.ops.custom import under_transform
 from scornn.ops.layout import States
 
 STARTS = ("uniform", "spaced", "cayley")
-RANGE = 256
-"""How many times larger than its beginning a sequence may become and be read by a convolution, whose rounding is that
-of the largest step at all steps. Pixels of eight bits may."""
+RANGE = 4096
+"""How many times the first step of a sequence the norm of all of them may be, for a head to read it by a convolution,
+which rounds every output as that norm asks. An image of eight bits that begins with the faintest pixel is within it."""
 
 
 @model(
@@ -294,13 +294,13 @@ def _even(x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None) -> Tensor | None:
     None where there are no values to look at. A step counts by what it may add to a unit, the first one with the state
     before it.
     """
-    if torch.compiler.is_compiling() or x.is_meta or under_transform():
+    if torch.compiler.is_compiling() or under_transform() or not has_values(x):
         return None
     size = x.abs() @ U.abs().amax(0) + (0 if b is None else b.abs().max())
     size[0] += h0.abs().amax(-1)
     first = size.gather(0, (size != 0).byte().argmax(0, keepdim=True))[0]
-    largest = size.amax(0)
-    return (largest <= RANGE * first) & largest.isfinite()
+    norm = torch.linalg.vector_norm(size, dim=0)
+    return (norm <= RANGE * first) & norm.isfinite()
 
 
 def convolution_pays(steps: int, batch: int, inputs: int, hidden: int, outputs: int) -> bool:

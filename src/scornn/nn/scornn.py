@@ -5,12 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from scornn.functional import full_precision, inverse_scaled_cayley, rounding, scaled_cayley, skew, skew_indices
+from scornn.functional import (
+    full_precision,
+    has_values,
+    inverse_scaled_cayley,
+    rounding,
+    scaled_cayley,
+    skew,
+    skew_indices,
+)
 from scornn.nn import init
 from scornn.nn.base import OrthogonalMatrix, OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
 from scornn.nn.cell import RecurrentCell, suffix_of
-from scornn.nn.checks import check_choice, check_integer, check_number, check_rho, check_sizes, has_values, precise
+from scornn.nn.checks import check_choice, check_integer, check_number, check_rho, check_sizes, precise
 from scornn.ops import krylov
 from scornn.ops.activations import REAL
 from scornn.ops.layout import States

@@ -11,9 +11,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from scornn.functional import has_values
 from scornn.ops.bank import Bank, Order, check
 from scornn.ops.custom import under_transform
 from scornn.ops.layout import side_by_side
+from scornn.ops.rung import agree
 
 BLOCK = 1 << 21
 """Numbers in K."""
@@ -71,6 +73,8 @@ def read_every_state(
     x: Tensor, h0: Tensor, bank: Bank, U: Tensor, b: Tensor | None, V: Tensor, c: Tensor
 ) -> tuple[Tensor, Tensor]:
     """y_t = V h_t + c of every state, and the last state, for sequences of one length ``(T, B, m)``."""
+    check(x, h0, bank, U, b, None)
+    agree(x, {"V": (V, (V.shape[0], bank.units)), "c": (c, (V.shape[0],))})
     (T, B, m), p = x.shape, V.shape[0]
     length = 1 << (2 * T - 1).bit_length()  # room for the convolution to end before it comes round
     powers = bank.powers(0, T + 1)
@@ -94,5 +98,5 @@ def _head_of_powers(bank: Bank, powers: Tensor, V: Tensor, u: Tensor) -> Tensor:
 
 
 def _may_be_nonzero(h0: Tensor) -> bool:
-    unknown = h0.requires_grad or torch.compiler.is_compiling() or h0.is_meta or under_transform()
+    unknown = h0.requires_grad or torch.compiler.is_compiling() or under_transform() or not has_values(h0)
     return unknown or bool(h0.any())

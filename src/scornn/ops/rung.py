@@ -84,6 +84,7 @@ def check_sizes(batch_sizes: Tensor, rows: int) -> None:
     if (
         batch_sizes.device.type != "cpu"
         or batch_sizes.dtype != torch.int64
+        or not batch_sizes.numel()
         or int(batch_sizes.sum()) != rows
         or bool((batch_sizes[1:] > batch_sizes[:-1]).any())
         or int(batch_sizes[-1]) < 1
