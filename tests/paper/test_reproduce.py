@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 import wave
 from pathlib import Path
@@ -15,6 +16,7 @@ import scornn.paper.items
 from scornn.cli import main
 from scornn.errors import DivergedError, UsageError
 from scornn.paper.items import ITEMS
+from scornn.paper.match import differences
 from scornn.paper.presets import presets
 from scornn.paper.record import BEGIN, END
 from scornn.paper.reproduce import reproduce
@@ -251,6 +253,23 @@ def test_mnist_rows_with_the_real_images(tmp_path: Path, shared_data: Path) -> N
         assert 0 < numbers["fig-orthogonality", row, "last"]["here"] < 1e-5
         assert numbers["table-timing", row, "minutes per epoch"]["here"] > 0
         assert "scaled to 1,100" in numbers["table-timing", row, "minutes per epoch"]["budget"]
+
+
+def test_a_setting_that_begins_as_another_ended_runs_that_one_first(tmp_path: Path, shared_data: Path) -> None:
+    command = ["reproduce", "table-mnist", "--out", str(tmp_path), *only("mnist-scornn-512-grown")]
+    command += ["--data", str(shared_data / "mnist")]
+    assert main(command) == 0
+    first, second = (tmp_path / "runs" / f"mnist-scornn-{n}-s5544" for n in ("360-strong", "512-grown"))
+    table = json.loads((second / "config.json").read_text())
+    assert re.fullmatch(r"mnist-scornn-360-strong-s5544/step-4-averaged/[0-9a-f]{16}", table["start"])
+    before = metrics(first), metrics(second)
+    assert main([*command, "--iterations", "6"]) == 0  # goes on with both
+    assert [len(metrics(path)) > len(old) for path, old in zip((first, second), before, strict=True)] == [True, True]
+    assert json.loads((second / "config.json").read_text())["start"] == table["start"]
+    # of another run, it is another experiment
+    preset = presets()["mnist-scornn-512-grown"]
+    assert not [text for text in differences(table, preset) if text.startswith("start")]
+    assert "start elsewhere-s1/step-4/0123" in differences({**table, "start": "elsewhere-s1/step-4/0123"}, preset)
 
 
 def test_runs_the_seeds_that_are_named(tmp_path: Path) -> None:
