@@ -57,6 +57,16 @@ def test_a_network_that_was_trained_further_has_none_of_its_run_s_figures(to: st
     assert "No figures were stored with the weights." in card
 
 
+@pytest.mark.parametrize("to", ["safetensors", "pt2", "onnx"])
+def test_a_wider_network_is_no_network_of_the_run(to: str, run: Path, tmp_path: Path) -> None:
+    """Its config and its card would name another size."""
+    network = scornn.load(run)
+    wide = scornn.widen(network, network.layer.hidden_size + 3)
+    with pytest.raises(UsageError, match=r"has shape .* by the config of its run; .* --start-from RUN --hidden N"):
+        scornn.deploy.export(wide, tmp_path / f"a.{to}", to)
+    assert not list(tmp_path.glob("a.*"))
+
+
 def test_what_was_changed_stays_so_when_it_is_written_again(run: Path, tmp_path: Path) -> None:
     network = scornn.load(run)
     with torch.no_grad():

@@ -218,6 +218,18 @@ def test_many_steps_after_a_faint_one_leave_its_output() -> None:
     assert error < 5e-6
 
 
+def test_within_range_the_rounding_is_a_part_of_what_the_first_step_can_give() -> None:
+    """Of single outputs, which may be small by cancellation; ``docs/linear.md``."""
+    layer, x = LinearMemory(1, 256), torch.ones(784, 16, 1)
+    x[0] = 28 / (0.98 * RANGE)
+    for _ in range(4):
+        V = torch.randn(1, 256)
+        expected, _ = deepcopy(layer).double()(x.double(), head=(V.double(), torch.zeros(1, dtype=F64)))
+        y, _ = layer(x, head=(V, torch.zeros(1)))
+        most = V.norm() * layer.weight_ih_l0.norm() * x[0].abs().max()
+        assert 1e-7 * most < (y - expected)[0].abs().max() < 1e-3 * most
+
+
 def test_sparse_and_faint_inputs_are_still_read_by_a_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, head = LinearMemory(1, 256), (torch.randn(1, 256), torch.zeros(1))
     x = torch.zeros(2000, 8, 1)

@@ -72,6 +72,26 @@ def test_training_joins_the_new_units_to_the_others() -> None:
     assert wide.layer.orthogonality_error() < 1e-12
 
 
+def test_what_is_frozen_stays_so() -> None:
+    network = SequenceModel(trained(6), 3, read="last", width=5)
+    network.head.requires_grad_(False)
+    network.layer.skew_hh_l0.requires_grad_(False)
+    wide = scornn.widen(network, 9)
+    frozen = {name for name, parameter in wide.named_parameters() if not parameter.requires_grad}
+    assert frozen == {"layer.skew_hh_l0", *(f"head.{name}" for name, _ in network.head.named_parameters())}
+    network.head[0] = torch.nn.Linear(6, 5, bias=False, dtype=torch.float64)
+    assert scornn.widen(network, 9).head[0].bias is None
+    network.head[0] = torch.nn.LayerNorm(6)
+    with pytest.raises(TypeError, match="the head begins with a LayerNorm, expected a Linear"):
+        scornn.widen(network, 9)
+
+
+def test_a_wider_layer_is_reset_to_its_own_rho() -> None:
+    wide = scornn.widen(scornn.ScoRNN(1, 8, rho=2, input_scale=3.0), 12, rho=3)
+    wide.reset_parameters()
+    assert (wide.rho, wide.input_scale) == (3, 3.0)
+
+
 @pytest.mark.parametrize(
     ("n", "rho", "more", "asked", "expected"), [(8, 2, 16, None, 4), (8, 2, 9, 3, 3), (5, 5, 8, 5, 5)]
 )

@@ -211,6 +211,20 @@ def test_a_run_of_a_preset_is_known_by_its_settings(name: str) -> None:
     assert match.preset_of({**table, "optimizer": {**earlier, "schedule": {"kind": "cosine"}}}) is None
 
 
+def test_what_a_run_began_as_tells_its_preset() -> None:
+    grown, other = presets()["mnist-scornn-512-grown"], presets()["mnist-scornn-512-strong"]
+    table = {**match.whole(grown.name), "start": "mnist-scornn-360-strong-s7/step-17600-averaged/0123456789abcdef"}
+    assert match.preset_of(table) is grown
+    assert match.differences(table, grown) == []
+    assert match.unlike(table, {**table, "start": table["start"].replace("s7", "s8")}) == []
+    assert match.preset_of({**table, "start": None}) is other  # of ten epochs
+    (said,) = match.differences({**table, "start": None}, grown)
+    assert said == "start not set instead of mnist-scornn-360-strong-averaged"
+    raw = {**table, "start": "mnist-scornn-360-strong-s7/step-17600/0123456789abcdef"}
+    assert match.preset_of(raw) is None
+    assert match.differences(raw, grown)[0].startswith("start mnist-scornn-360-strong instead of")
+
+
 def test_a_run_named_after_a_preset_belongs_to_it_and_says_what_differs() -> None:
     preset = presets()["copying-1000-scornn-190"]
     config = settings(preset, ITEMS["fig-copying"], 7, Request(out=Path()))

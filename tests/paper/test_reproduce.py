@@ -16,12 +16,12 @@ import scornn.paper.items
 from scornn.cli import main
 from scornn.errors import DivergedError, UsageError
 from scornn.paper.items import ITEMS
-from scornn.paper.match import differences
 from scornn.paper.presets import presets
 from scornn.paper.record import BEGIN, END
 from scornn.paper.reproduce import reproduce
 from scornn.paper.scale import Request, settings
 from scornn.train import program
+from scornn.train.config import Config
 
 ROWS = ("copying-1000-scornn-190", "copying-2000-lstm-68")
 
@@ -163,6 +163,32 @@ def test_a_run_that_diverges_is_no_missing_file(
     assert "diverged: not finite at step 3" in (tmp_path / "page.html").read_text()
 
 
+def test_what_begins_as_a_diverged_run_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = []
+
+    def diverges(config: Config, *_: object, **__: object) -> None:
+        begun.append(config.name)
+        raise DivergedError("not finite at step 3")
+
+    monkeypatch.setattr(program, "start", diverges)
+    command = ["reproduce", "table-mnist", "--out", str(tmp_path), "--data", str(shared_data / "mnist")]
+    assert main([*command, *only("mnist-scornn-512-grown", "mnist-scornn-170")]) == 5
+    assert begun == ["mnist-scornn-360-strong-s5544", "mnist-scornn-170-s5544"]
+    assert "mnist-scornn-360-strong-s5544, as which it begins, diverged" in capsys.readouterr().out
+    assert "mnist-scornn-512-grown" in json.loads((tmp_path / "missing.json").read_text())
+
+
+def test_a_reason_stays_until_its_run_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons = dict.fromkeys(ROWS, "no data here")
+    (tmp_path / "missing.json").write_text(json.dumps(reasons))
+    stopped = program.Result(tmp_path, 15, {"steps": 1})
+    monkeypatch.setattr(program, "start", lambda *_, **__: stopped)
+    assert reproduce([ITEMS["fig-copying"]], Request(out=tmp_path, only=ROWS, quiet=True)).signal == 15
+    assert json.loads((tmp_path / "missing.json").read_text()) == reasons
+
+
 def test_speech_on_a_folder_is_labelled(tmp_path: Path) -> None:
     data, out = tmp_path / "data", tmp_path / "out"
     rng = np.random.default_rng(0)
@@ -255,21 +281,22 @@ def test_mnist_rows_with_the_real_images(tmp_path: Path, shared_data: Path) -> N
         assert "scaled to 1,100" in numbers["table-timing", row, "minutes per epoch"]["budget"]
 
 
-def test_a_setting_that_begins_as_another_ended_runs_that_one_first(tmp_path: Path, shared_data: Path) -> None:
+def test_a_setting_that_begins_as_another_ended_runs_that_one_first(
+    tmp_path: Path, shared_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = ["reproduce", "table-mnist", "--out", str(tmp_path), *only("mnist-scornn-512-grown")]
     command += ["--data", str(shared_data / "mnist")]
     assert main(command) == 0
-    first, second = (tmp_path / "runs" / f"mnist-scornn-{n}-s5544" for n in ("360-strong", "512-grown"))
+    second = tmp_path / "runs" / "mnist-scornn-512-grown-s5544"
     table = json.loads((second / "config.json").read_text())
     assert re.fullmatch(r"mnist-scornn-360-strong-s5544/step-4-averaged/[0-9a-f]{16}", table["start"])
-    before = metrics(first), metrics(second)
-    assert main([*command, "--iterations", "6"]) == 0  # goes on with both
-    assert [len(metrics(path)) > len(old) for path, old in zip((first, second), before, strict=True)] == [True, True]
-    assert json.loads((second / "config.json").read_text())["start"] == table["start"]
-    # of another run, it is another experiment
-    preset = presets()["mnist-scornn-512-grown"]
-    assert not [text for text in differences(table, preset) if text.startswith("start")]
-    assert "start elsewhere-s1/step-4/0123" in differences({**table, "start": "elsewhere-s1/step-4/0123"}, preset)
+    before = metrics(second)
+    assert main(command) == 0
+    capsys.readouterr()
+    assert main([*command, "--iterations", "6"]) == 2  # the first goes on, so that the second began as another
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert f"{second} began with {table['start']}, which is mnist-scornn-360-strong-s5544/step-6" in said
+    assert metrics(second) == before
 
 
 def test_runs_the_seeds_that_are_named(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def test_auto_beside_numbers(sweep: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     [
         (["--iterations", "20"], "--rho auto: 20 steps are too few to try"),
         (["--iterations", "500", "--model", "lstm"], "--rho auto: model.options.rho: lstm takes no rho"),
+        (["--iterations", "500", "--start-from", "run"], "--rho auto: the weights of --start-from have their D"),
     ],
 )
 def test_refusals(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -165,6 +165,12 @@ def test_files_that_are_no_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (folder / "train_x.npy").write_bytes(b"\x93NUMPY")
     with pytest.raises(DataError, match=r"train_x.npy: expected an array of numbers"):
         task_of(folder)
+    np.save(folder / "train_x.npy", X)
+    whole = (folder / "train_x.npy").read_bytes()
+    for damaged in (b"PK\x03\x04garbage", whole.replace(b"(", b"'", 1), whole.replace(b"(", b"(-", 1)):
+        (folder / "train_x.npy").write_bytes(damaged)
+        with pytest.raises(DataError, match=r"train_x.npy: expected an array of numbers"):
+            task_of(folder)
     np.save(folder / "train_x.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(DataError, match=r"train_x.npy: expected an array of numbers"):
         task_of(folder)

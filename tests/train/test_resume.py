@@ -354,6 +354,8 @@ def test_what_a_run_cannot_start_from(small: Small, tmp_path: Path) -> None:
     (tmp_path / "third" / "summary.json").unlink()  # written after the first checkpoint
     with pytest.raises(CheckpointError, match="train it again with --start-from"):
         resume(tmp_path / "third")
+    program.start(small(), tmp_path / "third", start_from=tmp_path / "first", quiet=True)
+    assert checkpoint.newest(tmp_path / "third" / "checkpoints", print).step == 14
 
 
 def test_another_config_or_other_data_are_refused(small: Small, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -15,7 +16,6 @@ from scornn.nn.caching import cached
 from scornn.tasks import Batch, Task
 from scornn.train import program
 from scornn.train.engine import Engine
-from scornn.train.run import read_config
 
 FILE = "gradients.json"
 
@@ -79,7 +79,7 @@ def of_run(path: Path, *, data: Path | None = None) -> dict[str, Any]:
     weights has its start in its first checkpoint; where that is gone, only the newest weights are taken.
     """
     task, engine, saved = program.load(path, data=data)
-    config = read_config(path)
+    config = msgspec.structs.replace(saved.config, device=engine.world.device)
     result: dict[str, Any] = {"moments": []}
     moments = {saved.step: engine.model}
     first = path / "checkpoints" / "step-0"

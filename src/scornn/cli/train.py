@@ -114,11 +114,15 @@ def main(argv: list[str]) -> int:
     flags = parse(Flags, argv, "train", __doc__)
 
     from scornn.paper.presets import resolve
-    from scornn.sweep.rho import settle
+    from scornn.sweep.rho import AUTO, KEY, settle
     from scornn.train.program import start
     from scornn.train.progress import tell
+    from scornn.train.tables import lookup
 
-    table, chosen = settle(settings(flags))
+    given = settings(flags)
+    if flags.start_from is not None and lookup(given, KEY) == AUTO:
+        raise UsageError("--rho auto: the weights of --start-from have their D; expected its rho, or none")
+    table, chosen = settle(given)
     config, origin = resolve(table)
     config = looking_often(config, table)
     if not flags.quiet and os.environ.get("RANK", "0") == "0":

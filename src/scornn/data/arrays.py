@@ -50,7 +50,7 @@ class Part:
 
     def counts(self, rows: slice | NDArray[np.int64], steps: int) -> NDArray[np.bool_]:
         """(rows, steps): which steps are of their sequence, and not after its end."""
-        ends = np.full(len(self.x), self.x.shape[1]) if self.lengths is None else self.lengths
+        ends = np.broadcast_to(self.x.shape[1], len(self.x)) if self.lengths is None else self.lengths
         return np.arange(steps) < ends[rows, np.newaxis]
 
     def targets(self) -> Iterator[NDArray[Any]]:
@@ -130,7 +130,9 @@ def _read(file: Path) -> NDArray[Any]:
             f"{file} is missing; expected x and y of train and of test there, such as train_x.npy, each written by "
             "numpy.save"
         ) from None
-    except (ValueError, EOFError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # over damaged files NumPy fails in every way
         raise DataError(f"{file}: expected an array of numbers, as numpy.save writes it: {error}") from None
     if not isinstance(array, np.ndarray):
         raise DataError(f"{file}: found several arrays; expected one, as numpy.save writes it")

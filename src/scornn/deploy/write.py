@@ -134,6 +134,11 @@ def _check_numbers(network: Network, to: Format) -> None:
 def _as_it_is_now(network: Network) -> stored_weights.Stored:
     """What the network was loaded from, with the weights that it has now: the run's figures are no others' figures."""
     now, loaded = network.state_dict(), of(network.stored).state_dict()
+    if changed := next((name for name in now if name in loaded and now[name].shape != loaded[name].shape), None):
+        raise UsageError(
+            f"{changed} has shape {tuple(now[changed].shape)}, and {tuple(loaded[changed].shape)} by the config of its "
+            "run; a wider network has a run of its own, scornn train TASK --start-from RUN --hidden N: export that"
+        )
     same = now.keys() == loaded.keys() and all(torch.equal(now[name], loaded[name].to(now[name])) for name in now)
     if same:
         return replace(network.stored, tensors=now)

@@ -20,7 +20,7 @@ from scornn.nn.caching import cached
 from scornn.nn.checks import check_choice, check_sizes
 from scornn.nn.recurrent import Recurrent, joined
 from scornn.ops.layout import States
-from scornn.ops.rung import check_sizes as check_batch_sizes
+from scornn.ops.rung import check_batch_sizes
 
 if TYPE_CHECKING:
     from scornn.nn.frozen import FrozenLayer

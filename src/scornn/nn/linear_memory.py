@@ -24,7 +24,7 @@ from scornn.ops.layout import States
 STARTS = ("uniform", "spaced", "cayley")
 RANGE = 4096
 """How many times the first step of a sequence the norm of all of them may be, for a head to read it by a convolution,
-which rounds every output as that norm asks. An image of eight bits that begins with the faintest pixel is within it."""
+which rounds every output as that norm asks: in float32 by 5e-4 of the most that the first step can give."""
 
 
 @model(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from typing import Any, TypeVar
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from scornn.functional import skew, skew_indices
 from scornn.nn import init
-from scornn.nn.checks import check_rho, check_sizes
+from scornn.nn.checks import check_sizes
 from scornn.nn.model import SequenceModel
 from scornn.nn.scornn import ScoRNN
 
@@ -48,16 +49,12 @@ def widen(network: Network, hidden_size: int, *, rho: int | None = None) -> Netw
         raise TypeError(f"widen takes a ScoRNN or a SequenceModel of one, got {found}")
     wide = copy.deepcopy(network)
     wide.layer = _layer(network.layer, hidden_size, rho)
-    narrow = network.head if isinstance(network.head, nn.Linear) else network.head[0]
-    assert isinstance(narrow, nn.Linear)
-    V = narrow.weight
-    first = nn.Linear(wide.layer.output_size, len(V), device=V.device, dtype=V.dtype)
-    first.weight.copy_(_columns(V, network.layer, hidden_size))
-    first.bias.copy_(narrow.bias)
-    if isinstance(wide.head, nn.Linear):
-        wide.head = first
-    else:
-        wide.head[0] = first
+    first = wide.head if isinstance(wide.head, nn.Linear) else wide.head[0]
+    if not isinstance(first, nn.Linear):
+        raise TypeError(f"widen: the head begins with a {type(first).__name__}, expected a Linear")
+    V = first.weight
+    first.weight = nn.Parameter(_columns(V, network.layer, hidden_size), V.requires_grad)
+    first.in_features = wide.layer.output_size
     return wide
 
 
@@ -66,15 +63,14 @@ def _layer(layer: ScoRNN, n: int, rho: int | None) -> ScoRNN:
     check_sizes(hidden_size=n)
     if n <= old:
         raise ValueError(f"hidden_size: expected more than the {old} units that there are, got {n}")
-    names = ("nonlinearity", "bandwidth", "learn_h0", "input_scale", "bias_start", "backend")
-    given: dict[str, Any] = {name: getattr(layer, name) for name in names}
-    given |= {**layer.settings(), "hidden_size": n}
-    wide = ScoRNN(**given, device=layer.like.device, dtype=layer.like.dtype)
+    settings = inspect.signature(ScoRNN).parameters.keys() - {"hidden_size", "device", "dtype", "rho"}
+    given: dict[str, Any] = {name: getattr(layer, name) for name in settings}
+    wide = ScoRNN(**given, hidden_size=n, rho=rho, device=layer.like.device, dtype=layer.like.dtype)
     for suffix in layer.suffixes():
         D = layer.tensor(f"sign_hh{suffix}")
         there = int((D < 0).sum())
         most = there + n - old
-        wanted = round(there * n / old) if rho is None else check_rho(rho, n)
+        wanted = round(there * n / old) if rho is None else rho
         if not there <= wanted <= most:
             raise ValueError(f"rho: D has {there} entries −1 and grows by {n - old}: expected {there}..{most}")
         missing = wanted - there
@@ -84,6 +80,8 @@ def _layer(layer: ScoRNN, n: int, rho: int | None) -> ScoRNN:
         wide.tensor(f"weight_ih{suffix}")[:old] = inputs if suffix.startswith("_l0") else _columns(inputs, layer, n)
         for name in [layer.bias_name(suffix)] * layer.bias + [f"h0{suffix}"] * layer.learn_h0:
             wide.tensor(name)[:old] = layer.tensor(name)
+    for name, parameter in wide.named_parameters():
+        parameter.requires_grad_(layer.get_parameter(name).requires_grad)
     return wide.train(layer.training)
 
 

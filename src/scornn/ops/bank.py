@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from scornn.ops.layout import complex_pairs
-from scornn.ops.rung import agree, check_sizes
+from scornn.ops.rung import agree, check_batch_sizes
 
 
 class Bank(NamedTuple):
@@ -117,7 +117,7 @@ def check(x: Tensor, h0: Tensor, bank: Bank, U: Tensor, b: Tensor | None, batch_
     if x.dim() != dims or x.shape[0] == 0:
         raise ValueError(f"expected x with {dims} dimensions and at least one step; got shape {tuple(x.shape)}")
     if batch_sizes is not None and not torch.compiler.is_compiling():  # a compiler has no numbers
-        check_sizes(batch_sizes, x.shape[0])
+        check_batch_sizes(batch_sizes, x.shape[0])
     batch = x.shape[1] if batch_sizes is None else int(batch_sizes[0])
     angle = bank.angle.to(x.dtype) if bank.angle.dtype == torch.float64 else bank.angle  # it may be more exact
     own = {"angle": (angle, (bank.planes,)), "sign": (bank.sign, (n - 2 * bank.planes,))}

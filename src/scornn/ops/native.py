@@ -25,7 +25,7 @@ from scornn.ops.rung import (
     Operands,
     Rung,
     agree,
-    check_sizes,
+    check_batch_sizes,
     empty_states,
     recurrence_operator,
 )
@@ -115,7 +115,7 @@ def _check(operands: Operands, head: Head | None, cells: Cells, mapped: bool) ->
             f"got shapes {tuple(x.shape)} and {tuple(h0.shape)}"
         )
     if batch_sizes is not None:
-        check_sizes(batch_sizes, x.shape[0])
+        check_batch_sizes(batch_sizes, x.shape[0])
     check_shapes(operands, x.shape[1] if batch_sizes is None else int(batch_sizes[0]), cells.c0, mapped)
     if head is not None:
         agree(x, {"V": (head.V, (head.V.shape[0], h0.shape[1])), "c": (head.c, head.V.shape[:1])})

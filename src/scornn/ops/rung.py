@@ -79,7 +79,7 @@ def agree(x: Tensor, expected: Mapping[str, tuple[Tensor | None, tuple[int, ...]
             )
 
 
-def check_sizes(batch_sizes: Tensor, rows: int) -> None:
+def check_batch_sizes(batch_sizes: Tensor, rows: int) -> None:
     """Raise where these are not the batch sizes of so many packed rows."""
     if (
         batch_sizes.device.type != "cpu"

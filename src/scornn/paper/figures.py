@@ -178,11 +178,14 @@ _BY_TIME = ("scornn", "lstm", "linear-memory", "memory-blocks")
 
 
 def by_time(results: Results) -> list[Panel]:
-    """Test accuracy on both MNISTs against the time of training, of each of some models the best setting."""
+    """Test accuracy on both MNISTs against the time of training, of each of some models the best setting.
+
+    A run that began as another one ended is left out: its time is not all that it took.
+    """
     panels = []
     variants: Variants = {}
     for task, title in _TITLES.items():
-        by_model = _by_model(task, results.runs, results)
+        by_model = _by_model(task, (name for name in results.runs if not presets()[name].start), results)
         shown = [name for model in _BY_TIME for name in _best(by_model.get(model, []), results)]
         drawn = _curves(shown, results, _seconds_series, variants)
         panels.append(Panel(title, drawn, "time of training", "test accuracy", "share", times=True))

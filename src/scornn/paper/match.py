@@ -10,7 +10,7 @@ from scornn.paper.presets import presets
 from scornn.report.settings import setting_name
 from scornn.roles import Role
 from scornn.train.config import build, role, to_table, told_apart
-from scornn.train.tables import Table, flat, merge, set_values
+from scornn.train.tables import Table, flat, merge, of_setting, set_values
 
 
 def preset_of(config: Mapping[str, Any]) -> Preset | None:
@@ -22,7 +22,7 @@ def preset_of(config: Mapping[str, Any]) -> Preset | None:
     if named and named[1] in presets():
         return presets()[named[1]]
     own = _identity(config)
-    alike = [preset for name, preset in presets().items() if _identity(whole(name)) == own]
+    alike = [preset for preset in presets().values() if _identity(whole(preset.name)) == own]
     length = [preset for preset in alike if whole(preset.name)["epochs"] == config.get("epochs")]
     return next(iter([*length, *alike]), None)
 
@@ -31,11 +31,9 @@ def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:
     """What the run sets otherwise than its preset, its length left aside: "T 40 instead of 1,000"."""
 
     def counts(key: str) -> bool:
-        if key == "start" and preset.start:
-            return not str(config["start"]).startswith(f"{preset.start}-s")
         return key != "task.eval_batch" and (key.startswith("task.") or not role(key))
 
-    own, its = (set_values(table) for table in (config, whole(preset.name)))
+    own, its = (set_values(of_setting(table)) for table in (config, whole(preset.name)))
     return _in_words(*({key: value for key, value in t.items() if counts(key)} for t in (own, its)))
 
 
@@ -92,13 +90,15 @@ def is_reduced(config: Mapping[str, Any], preset: Preset) -> bool:
 
 @cache
 def whole(name: str) -> Table:
-    """A preset's config with every default in it."""
-    return to_table(build(merge({"threads": 1}, presets()[name].config)))
+    """A preset's config with every default in it, and its start as :func:`of_setting` says it of a run."""
+    preset = presets()[name]
+    start = f"{preset.start}-averaged" if preset.start else None
+    return {**to_table(build(merge({"threads": 1}, preset.config))), "start": start}
 
 
 def _identity(config: Mapping[str, Any]) -> Table:
     """What makes a run the one of its preset: all that is set, so that a run of before an option existed has it too."""
-    return told_apart(config, tuple(Role))
+    return told_apart(of_setting(config), tuple(Role))
 
 
 def _number(value: Any) -> str:

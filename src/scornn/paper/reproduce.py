@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import torch
 
 from scornn import durable, tasks
 from scornn.analysis import gradients
@@ -22,10 +23,11 @@ from scornn.paper.items import ITEMS, Item
 from scornn.paper.presets import presets
 from scornn.paper.progress import Overview
 from scornn.paper.scale import SHORT_SECONDS, Cost, Request, settings, within
-from scornn.train import program
+from scornn.train import begin, program
 from scornn.train.config import Config, differences, role, to_table
-from scornn.train.engine import Engine
-from scornn.train.run import read_config
+from scornn.train.engine import Engine, Weights
+from scornn.train.run import never_began, read_config
+from scornn.train.weights import find
 
 _TIMING_SECONDS = 60.0
 _SHOWN_UTTERANCES = 3
@@ -57,6 +59,11 @@ class _Job:
     def name(self) -> str:
         return str(self.config.name)
 
+    @property
+    def begins_as(self) -> str:
+        """The name of the run whose averaged weights it begins with; empty where it is drawn from its seed."""
+        return f"{self.preset.start}-s{self.config.seed}" if self.preset.start else ""
+
 
 def reproduce(items: list[Item], request: Request) -> Outcome:
     """Run everything that the items need and that is not there yet."""
@@ -64,12 +71,15 @@ def reproduce(items: list[Item], request: Request) -> Outcome:
     plan = open_plan(request, items)
     outcome = Outcome(plan["items"])
     absent: dict[str, str] = {}
+    ran: set[str] = set()
     with Overview(", ".join(i.name for i in items), len(jobs), request.quiet) as overview:
         for job in jobs:
             overview.begin(f"{job.preset.name}, timing" if job.item.kind == "timing" else job.name)
             try:
                 if _needs(job) in absent:
                     raise DataError(absent[_needs(job)])
+                if (first := job.begins_as) in outcome.diverged:
+                    raise DivergedError(f"{first}, as which it begins, diverged")
                 work = _time if job.item.kind == "timing" else _train
                 word, outcome.signal = work(job, request, plan, overview)
             except DataError as error:
@@ -81,9 +91,9 @@ def reproduce(items: list[Item], request: Request) -> Outcome:
             if outcome.signal:
                 overview.say(f"{job.name}: {word}")
                 break
+            ran.add(job.preset.name)
             overview.end(word)
     known = durable.read_object(request.out / "missing.json")
-    ran = {job.preset.name for job in jobs}
     kept = {name: reason for name, reason in known.items() if name not in ran}
     durable.write_json(request.out / "missing.json", {**kept, **outcome.missing})
     return outcome
@@ -100,7 +110,8 @@ def _jobs(items: list[Item], request: Request) -> list[_Job]:
     for item in items:
         every = (*item.presets, *item.beyond)
         asked = [presets()[name] for name in every if name in (request.only or item.presets)]
-        chosen = [*(presets()[preset.start] for preset in asked if preset.start), *asked]
+        first = [presets()[preset.start] for preset in asked if preset.start]
+        chosen = [*first, *(preset for preset in asked if preset not in first)]
         seeds = request.seeds[:1] if item.kind == "timing" else request.seeds
         for preset in chosen:
             for seed in seeds:
@@ -127,12 +138,11 @@ def _needs(job: _Job) -> str:
 
 def _train(job: _Job, request: Request, plan: dict[str, Any], overview: Overview) -> tuple[str, int]:
     path, config = request.out / "runs" / job.name, job.config
-    there = (path / "config.json").is_file()
+    first = path.with_name(job.begins_as) if job.begins_as else None
+    there = (path / "config.json").is_file() and not never_began(path)
     if there:
-        before = read_config(path)
-        if job.preset.start:
-            config = msgspec.structs.replace(config, start=before.start)
-        _check_same(config, before, path)
+        start = begin.label(first, find(first, weights="average")) if first else None
+        _check_same(msgspec.structs.replace(config, start=start), read_config(path), path)
     if job.seconds is not None:
         config = limited(job.preset.name, config, job.seconds, plan, request)
     summary = durable.read_object(path / "summary.json")
@@ -143,10 +153,8 @@ def _train(job: _Job, request: Request, plan: dict[str, Any], overview: Overview
         if there:
             result = program.resume(path, steps=config.steps, epochs=config.epochs, data=request.data, **shown)
         else:
-            if job.preset.start:
-                shown |= {"start_from": request.out / "runs" / f"{job.preset.start}-s{config.seed}"}
-                shown |= {"start_weights": "average"}
-            result = program.start(config, path, **shown)
+            weights: Weights = "average" if first else "raw"
+            result = program.start(config, path, start_from=first, start_weights=weights, **shown)
         word, signal = _said(result), result.signal
     if not signal:
         _afterwards(job, path, request)
@@ -184,6 +192,8 @@ def _reached(summary: dict[str, Any], wanted: Config) -> bool:
 def _check_same(config: Config, there: Config, path: Path) -> None:
     """A run of the same setting, whatever its length and how often it is looked at."""
     changed = differences(there, config).keys() - {"task.test_size"}
+    if changed == {"start"}:
+        raise UsageError(f"{path} began with {there.start}, which is {config.start} now: choose another --out")
     if any("." in key or key == "seed" or role(key) is None for key in changed):
         raise UsageError(f"{path} holds a run of other settings than {config.name} has now: choose another --out")
 
@@ -204,12 +214,14 @@ def _cost(config: Config, task: tasks.Task) -> Cost:
     step = seconds_per_step(config, task, steps=5, seconds=20, warmup=1)["seconds_per_step"]
     engine = Engine(config, task)
     evaluation = 0.0
-    for split in task.splits[1:]:
-        begun = time.perf_counter()
-        batch = task.batch(split, 0, 0)
-        task.measure(engine.model(batch.inputs, batch.lengths).detach(), batch)
-        evaluation += (time.perf_counter() - begun) * task.num_batches(split)
-    return Cost(step=step, evaluation=evaluation)
+    with torch.no_grad():
+        for split in task.splits[1:]:
+            begun = time.perf_counter()
+            batch = task.batch(split, 0, 0)
+            task.measure(engine.model(batch.inputs, batch.lengths), batch)
+            evaluation += (time.perf_counter() - begun) * task.num_batches(split)
+    networks = 1 if engine.average is None else 2
+    return Cost(step=step, evaluation=evaluation * networks)
 
 
 def _time(job: _Job, request: Request, plan: dict[str, Any], overview: Overview) -> tuple[str, int]:

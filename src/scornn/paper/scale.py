@@ -67,7 +67,7 @@ def settings(preset: Preset, item: Item, seed: int, request: Request) -> Config:
 
 
 def within(config: Config, seconds: float, cost: Cost, planned: int) -> Config:
-    """The config cut to a time: at most the ``planned`` steps, and evaluations that take a third of it at most.
+    """The config cut to a time: at most the ``planned`` steps, and evaluations that take three tenths of it at most.
 
     Where even a few evaluations would take more, they are made on fewer test samples.
     """

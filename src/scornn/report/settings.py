@@ -16,7 +16,7 @@ from scornn.report.models import label_and_about, look
 from scornn.report.runs import Run, finite, mapping
 from scornn.tasks.base import OF_A_BATCH
 from scornn.tasks.catalogue import entry_of
-from scornn.train.tables import set_values
+from scornn.train.tables import of_setting, set_values
 
 _PROBLEM = ("length", "permuted", "dataset", "corpus")
 _NOT_A_SETTING = (
@@ -192,7 +192,7 @@ def _identity(run: Run, data: object, code: object) -> str:
         setting["data"] = None if OF_A_BATCH in json.dumps(data) else data
     if code is not None:
         setting["plugins"] = code
-    return json.dumps(flatten(setting), sort_keys=True)
+    return json.dumps(flatten(of_setting(setting)), sort_keys=True)
 
 
 def _title(run: Run) -> str:

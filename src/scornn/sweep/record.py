@@ -159,7 +159,7 @@ def _entry(trials: Trials, trial: "FrozenTrial", run: Run | None) -> Entry:
         outcome=str(trial.user_attrs.get("outcome", word)),
         value=trial.value if trial.state.name == "COMPLETE" else None,
         test=trial.user_attrs.get("test"),
-        steps=(run.last("steps") or run.last("step")) if run else None,
+        steps=run.steps if run else None,
         seconds=_seconds(trial, run),
         run=str(trials.run_path(trial)) if run else "",
         loss=_points(run.series("train", "loss")) if run else (),

@@ -46,17 +46,16 @@ def choose(config: Config) -> tuple[int, str]:
     rounds = lengths(config, task)
     racers = {rho: _engine(config, rho, task) for rho in _numbers(n)}
     per_epoch = task.num_batches("train")
-    step, spent, losses = 0, 0, dict.fromkeys(racers, math.inf)
+    step, spent, tried = 0, 0, []
     for count in rounds:
-        for rho, engine in racers.items():
-            losses[rho] = _mean_loss(engine, step, count, per_epoch)
-            spent += count
+        losses = {rho: _mean_loss(engine, step, count, per_epoch) for rho, engine in racers.items()}
+        tried.append(", ".join(f"{rho}: {loss:.4g}" for rho, loss in losses.items()))
+        spent += count * len(racers)
         step += count
         better = sorted(racers, key=lambda rho: losses[rho])
         racers = {rho: racers[rho] for rho in better[: math.ceil(len(better) / 2)]}
     (rho,) = racers
-    tried = ", ".join(f"{r}: {loss:.4g}" for r, loss in sorted(losses.items()))
-    return rho, f"rho = {rho} of n = {n}, chosen in {spent} steps by the training loss ({tried})"
+    return rho, f"rho = {rho} of n = {n}, chosen in {spent} steps by the training loss ({'; then '.join(tried)})"
 
 
 def lengths(config: Config, task: tasks.Task) -> list[int]:

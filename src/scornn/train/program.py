@@ -1,11 +1,10 @@
 """Start a run, resume one, evaluate one: the loop with everything that stands around it."""
 
-import hashlib
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,14 +14,14 @@ import torch
 from scornn import durable, tasks
 from scornn import plugins as plugin_files
 from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
-from scornn.nn.widen import widen
 from scornn.tasks.contract import fingerprint
-from scornn.train import board, checkpoint, distributed, progress, provenance, state, watch
+from scornn.train import board, checkpoint, distributed, progress, provenance, watch
+from scornn.train.begin import begin_with, find_start
 from scornn.train.config import Config, to_json, to_table
-from scornn.train.engine import Engine, Weights, build_model, make_task
+from scornn.train.engine import Engine, Weights, make_task
 from scornn.train.loop import Trainer
 from scornn.train.progress import Figures, Shown, Silent
-from scornn.train.run import Run, no_way_on, place, read_config
+from scornn.train.run import Run, never_began, no_way_on, place, read_config
 from scornn.train.weights import Stored
 from scornn.train.weights import find as find_weights
 
@@ -60,12 +59,12 @@ def start(
     itself.
     """
     write_board = board.wanted(tensorboard)
-    config, weights = _weights_of(start_from, config, start_weights)
+    config, stored = find_start(start_from, config, start_weights)
     check_device(config)
     with closing(distributed.start(config.device)) as world:
         trainer = Trainer(config, _task(config), world)  # refuses data, sizes and options before a directory is made
-        if weights is not None:
-            _begin_with(weights, config, trainer.engine)
+        if stored is not None:
+            begin_with(stored, config, trainer.engine)
         path, there = world.from_first(lambda: place(config, out, join=world.launched))
         return _train(trainer, Path(path), there, display or (Silent if quiet else Shown), write_board)
 
@@ -89,8 +88,7 @@ def resume(
     """
     write_board = board.wanted(tensorboard)
     config = read_config(path, plugins)
-    begun = checkpoint.steps(path / "checkpoints") or (path / "summary.json").exists()
-    if config.start is not None and not begun:
+    if never_began(path):
         raise CheckpointError(
             f"{path} ended before the weights of {config.start}, which it starts from, were saved in it; "
             "train it again with --start-from"
@@ -172,77 +170,6 @@ def load(
     return task, engine, found
 
 
-def _weights_of(source: Path | None, config: Config, weights: Weights) -> tuple[Config, Stored | None]:
-    """The newest weights of another run, and the config that names them: run, step and the digest of the weights."""
-    if source is None:
-        if config.start is not None:
-            raise UsageError(f"start = {config.start}: expected --start-from with the run that has these weights")
-        if weights != "raw":
-            raise UsageError(f"--start-weights {weights}: expected --start-from with the run that has them")
-        return config, None
-    try:
-        saved = find_weights(source, weights=weights)
-    except UsageError:
-        if not config.plugins:
-            raise
-        saved = find_weights(source, weights=weights, plugins=config.plugins)  # its own may have moved, and are these
-    if (there := saved.config.model.name) != config.model.name:
-        raise UsageError(f"--start-from {source}: a network of {there}; expected one of {config.model.name}")
-    n, expected = saved.config.model.hidden, config.model.hidden
-    wider = n < expected and config.model.name == "scornn"
-    if n != expected and not wider:
-        more = f", or --hidden {n}{' or more' if config.model.name == 'scornn' else ''}"
-        raise UsageError(f"--start-from {source}: a network of n = {n}; expected {expected}{more}")
-    options = [model.options for model in (saved.config.model, config.model)]
-    if other := sorted(
-        key
-        for key in options[0].keys() | options[1].keys()
-        if options[0].get(key) != options[1].get(key) and not (wider and key == "rho")
-    ):
-        progress.warn(f"--start-from {source} was trained with another model.options.{', model.options.'.join(other)}")
-    digest = hashlib.sha256()
-    for name, tensor in sorted(saved.tensors.items()):
-        digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    averaged = "-averaged" if weights == "average" else ""
-    label = f"{source.resolve().name}/step-{saved.step}{averaged}/{digest.hexdigest()[:16]}"
-    if config.start not in (None, label):
-        raise UsageError(f"start = {config.start}, but --start-from {source} has {label}")
-    return msgspec.structs.replace(config, start=label), saved
-
-
-def _begin_with(weights: Stored, config: Config, engine: Engine) -> None:
-    """Give a new network the weights of another run, of fewer units where it is a scoRNN.
-
-    Its D has the rho of its config, and training cannot change it.
-    """
-    model = engine.model
-    asked = {name: int((model.get_buffer(name) < 0).sum()) for name in state.sign_names(model)}
-    if weights.config.model.hidden < config.model.hidden:
-        weights = _widened(weights, config, engine, asked)
-    weights.put_into(model)
-    if engine.average is not None:  # begun as a copy of the network before
-        state.restore_model(engine.average.module, model.state_dict())
-    for name, count in asked.items():
-        if (there := int((weights.tensors[name] < 0).sum())) != count:
-            raise UsageError(
-                f"model.options.rho: D has {count} entries −1 by this config and {there} in {weights.path}; training "
-                f"does not change them, so that the network would have a rho that its config does not name"
-            )
-
-
-def _widened(weights: Stored, config: Config, engine: Engine, signs: Mapping[str, int]) -> Stored:
-    """The weights of a network of more units with the same outputs; what it draws is a function of the seed."""
-    with torch.random.fork_rng(devices=()):
-        network = build_model(msgspec.structs.replace(weights.config, backend=config.backend), engine.task)
-        weights.put_into(network)
-        torch.manual_seed(config.seed)
-        try:
-            wide = widen(network, config.model.hidden, rho=next(iter(signs.values())))
-        except ValueError as error:
-            raise UsageError(f"model.options.{error} when {weights.path} is widened") from None
-    return replace(weights, config=config, tensors=wide.state_dict())
-
-
 def _task(config: Config) -> tasks.Task:
     torch.set_num_threads(config.threads)
     if config.device == "cuda":
@@ -316,7 +243,7 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_bo
 def _newest(trainer: Trainer, run: Run, there: bool) -> int | None:
     """On the first process: the step to go on from, looking only."""
     if not there:
-        if (run.path / "config.json").exists():
+        if (run.path / "config.json").exists() and not never_began(run.path):
             raise RunInUseError(f"another process has just made a run in {run.path}; choose another --out")
         return None
     saved = checkpoint.newest(run.checkpoints, trainer.warn)

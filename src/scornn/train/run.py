@@ -71,7 +71,7 @@ def place(config: Config, out: Path | None, *, join: bool = False) -> tuple[Path
         raise StorageError(f"{path} is a broken link; expected a directory or a free name")
     if path.exists() and not path.is_dir():
         raise StorageError(f"{path} is a file; expected a directory for the run, or a free name")
-    if not path.exists() or _is_empty(path):
+    if not path.exists() or _is_empty(path) or never_began(path):
         return path, False
     if not (path / "config.json").is_file():
         if checkpoint.steps(path / "checkpoints"):
@@ -106,6 +106,13 @@ def _holds_another(config: Config, path: Path) -> bool:
 def _is_empty(path: Path) -> bool:
     known = all(_BEFORE_CONFIG.fullmatch(entry.name) for entry in path.iterdir())
     return known and not checkpoint.steps(path / "checkpoints")
+
+
+def never_began(path: Path) -> bool:
+    """Whether a run from other weights was ended before they were saved in it: it has a config, and nothing to lose."""
+    if checkpoint.steps(path / "checkpoints") or (path / "summary.json").exists():
+        return False
+    return durable.read_object(path / "config.json").get("start") is not None
 
 
 def _is_finished(path: Path, step: int | None = None) -> bool:
