@@ -124,7 +124,7 @@ def _read_part(folder: Path, split: str) -> Part:
 
 def _read(file: Path) -> NDArray[Any]:
     try:
-        array = np.load(file, mmap_mode="r", allow_pickle=False)
+        return np.lib.format.open_memmap(file, mode="r")  # no pickle: objects cannot be mapped
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(
             f"{file} is missing; expected x and y of train and of test there, such as train_x.npy, each written by "
@@ -134,9 +134,6 @@ def _read(file: Path) -> NDArray[Any]:
         raise
     except Exception as error:  # over damaged files NumPy fails in every way
         raise DataError(f"{file}: expected an array of numbers, as numpy.save writes it: {error}") from None
-    if not isinstance(array, np.ndarray):
-        raise DataError(f"{file}: found several arrays; expected one, as numpy.save writes it")
-    return array
 
 
 def _read_lengths(file: Path, N: int, T: int) -> NDArray[np.int64]:
