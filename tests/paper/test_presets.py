@@ -172,8 +172,11 @@ def test_settings_beyond_the_paper_say_what_differs_and_are_never_a_default() ->
                 "scornn-512-grown",
                 "scornn-170-mlp",
                 "lstm-128-recipe",
+                "urnn-512-recipe",
+                "full-urnn-116-recipe",
             )
         ),
+        "pmnist-eurnn-512-recipe",
         *(f"pmnist-linear-memory-{kind}" for kind in ("512-mlp", "784-deep", "784-short", "784-wide")),
         *(f"{task}-memory-blocks-192-strided" for task in ("mnist", "pmnist")),
     }
@@ -217,7 +220,10 @@ def test_what_a_run_began_as_tells_its_preset() -> None:
     assert match.preset_of(table) is grown
     assert match.differences(table, grown) == []
     assert match.unlike(table, {**table, "start": table["start"].replace("s7", "s8")}) == []
-    assert match.preset_of({**table, "start": None}) is other  # of ten epochs
+    assert match.preset_of({**table, "start": None}) is None
+    drawn = match.whole(other.name)
+    assert match.preset_of(drawn) is other
+    assert match.preset_of({**drawn, "start": table["start"]}) is None
     (said,) = match.differences({**table, "start": None}, grown)
     assert said == "start not set instead of mnist-scornn-360-strong-averaged"
     raw = {**table, "start": "mnist-scornn-360-strong-s7/step-17600/0123456789abcdef"}
