@@ -220,6 +220,23 @@ def test_pictures_of_the_readme_leave_out_what_is_too_short_to_say(tmp_path: Pat
     recorded(tmp_path / "c", runs, whole("mnist-scornn-512"), 0.5, 0.5, 1)
     for drawn in figures.pictured(collect(tmp_path)).values():
         assert [[curve.label for curve in panel.curves] for _, panel in drawn] == [["scoRNN n=170"]]
+    drawn = figures.panels(ITEMS["table-mnist"], collect(tmp_path))
+    assert [[curve.label for curve in panel.curves] for panel in drawn] == [["scoRNN n=170"]]
+
+
+def test_where_all_runs_are_short_the_page_draws_them(tmp_path: Path, runs: SimpleNamespace) -> None:
+    recorded(tmp_path / "a", runs, whole("mnist-scornn-170"), 0.9, 0.9, 1)
+    recorded(tmp_path / "b", runs, whole("mnist-lstm-128"), 0.2, 0.2, 1)
+    (panel,) = figures.panels(ITEMS["table-mnist"], collect(tmp_path))
+    assert [curve.label for curve in panel.curves] == ["scoRNN n=170", "LSTM n=128"]
+
+
+def test_a_run_that_began_as_another_is_drawn_behind_its_epochs(tmp_path: Path, runs: SimpleNamespace) -> None:
+    start = "mnist-scornn-360-strong-s5544/step-17600-averaged/0123456789abcdef"
+    recorded(tmp_path / "a", runs, {**whole("mnist-scornn-512-grown"), "start": start}, 0.9, 0.9, 10)
+    (panel,) = figures.panels(ITEMS["table-mnist"], collect(tmp_path))
+    (x, _), *_ = panel.curves[0].members
+    assert x[-1] == presets()["mnist-scornn-360-strong"].config["epochs"] + 10 == 26
 
 
 def test_drift_is_that_of_the_weights_that_were_stepped(tmp_path: Path, runs: SimpleNamespace) -> None:

@@ -21,7 +21,6 @@ from scornn.report.page import number
 from scornn.report.runs import Run, finite, mapping
 
 _TITLES = {"mnist": "Unpermuted", "pmnist": "Permuted"}
-_PICTURED = ("fig-copying", "table-mnist")
 _NARROW = (4.25, 3.0)
 """Inches of a panel of the README."""
 AVERAGED = ", averaged weights"
@@ -51,7 +50,11 @@ def pictured(results: Results) -> dict[str, list[tuple[str, Panel]]]:
     Of runs that have a say: of an epoch of seventy there is nothing to see.
     """
     results = replace(results, runs={name: _with_a_say(name, runs) for name, runs in results.runs.items()})
-    found = {name: _without_averages(panels(ITEMS[name], results)) for name in _PICTURED} | {TIME: by_time(results)}
+    found = {
+        "fig-copying": _without_averages(panels(ITEMS["fig-copying"], results)),
+        "table-mnist": panels(ITEMS["table-mnist"], results),
+        TIME: by_time(results),
+    }
     named: dict[str, list[tuple[str, Panel]]] = {}
     for name, drawn in found.items():
         item = ITEMS.get(name, ITEMS["table-mnist"])
@@ -130,8 +133,12 @@ def _loss(names: Sequence[str], results: Results, T: int, ylabel: str) -> Panel:
 def _accuracy(names: Sequence[str], results: Results) -> list[Panel]:
     """The paper's settings of scoRNN, of those beyond it the best of each network, and of each other model the best.
 
-    Averaged weights are drawn of the paper's settings: of the others the table has them.
+    Averaged weights are drawn of the paper's settings: of the others the table has them. Beside runs that went far
+    enough to say something, the others are left to the table too.
     """
+    telling = {name: kept for name, runs in results.runs.items() if (kept := _with_a_say(name, runs))}
+    if any(name in telling for name in names):
+        results = replace(results, runs=telling)
     panels = []
     variants: Variants = {}
     for task, title in _TITLES.items():
@@ -149,8 +156,8 @@ def _accuracy(names: Sequence[str], results: Results) -> list[Panel]:
         drawn = _curves(shown, results, _accuracy_series, variants)
         of_paper = {results.label(presets()[name]) for name in shown if not presets()[name].beyond}
         drawn = [c for c in drawn if not c.line.average or c.label.removesuffix(AVERAGED) in of_paper]
-        panels.append(Panel(title, drawn, "epoch", "test accuracy", "share"))
-    return panels
+        panels.append(Panel(title, drawn, "epoch", "test accuracy", "share", across="log"))
+    return [panel for panel in panels if panel.curves]
 
 
 def _by_model(task: str, names: Iterable[str], results: Results) -> dict[str, list[str]]:
@@ -168,9 +175,12 @@ def _best(names: Sequence[str], results: Results) -> list[str]:
 
 
 def _accuracy_series(run: Run, weights: str) -> list[Any]:
+    """By epochs, those of the run included that it began as."""
     steps = finite(run.summary.get("steps"))
     x, y = run.series("test", "accuracy", weights)
-    return [(x * (run.epochs / steps) if steps and run.epochs else x, y)]
+    preset = match.preset_of(run.config)
+    before = presets()[preset.start].config["epochs"] if preset and preset.start else 0
+    return [(before + x * (run.epochs / steps) if steps and run.epochs else x, y)]
 
 
 TIME = "accuracy-over-time"
@@ -188,7 +198,7 @@ def by_time(results: Results) -> list[Panel]:
         by_model = _by_model(task, (name for name in results.runs if not presets()[name].start), results)
         shown = [name for model in _BY_TIME for name in _best(by_model.get(model, []), results)]
         drawn = _curves(shown, results, _seconds_series, variants)
-        panels.append(Panel(title, drawn, "time of training", "test accuracy", "share", times=True))
+        panels.append(Panel(title, drawn, "time of training", "test accuracy", "share", across="time"))
     return [panel for panel in panels if panel.curves]
 
 
