@@ -17,7 +17,7 @@ import pytest
 from scornn import nn, plugins
 from scornn.cli import main
 from scornn.errors import DataError, UsageError
-from scornn.nn.catalogue import MODELS
+from scornn.nn.catalogue import MODELS, look
 from scornn.paper import figures, match, record, tables, verdict
 from scornn.paper import page as reproduction
 from scornn.paper.items import ITEMS, Item
@@ -25,7 +25,6 @@ from scornn.paper.presets import presets
 from scornn.paper.reproduce import reproduce
 from scornn.paper.results import collect, records, spread
 from scornn.paper.scale import Request
-from scornn.report.models import look
 from scornn.train import checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from scornn.nn import MODELS, catalogue
-from scornn.report import curves, figures, models, page, style
+from scornn.report import curves, figures, page, style
 from scornn.report.curves import Curve, Line, Panel
 from scornn.tasks import TASKS
+from scornn.tasks.catalogue import label_and_about
 
 STEPS = np.arange(100.0)
 
@@ -186,9 +187,8 @@ def test_the_axis_of_accuracies_shows_every_curve_and_parts_the_best():
     assert np.isfinite(axes.lines[3].get_ydata()).all()
 
 
-def test_a_model_has_the_look_of_its_catalogue_entry():
-    for name, model in MODELS.items():
-        assert models.look(name) == models.Look(model.label, model.colour, model.marker)
+def test_a_page_has_the_colour_and_the_marker_of_every_model():
+    for model in MODELS.values():
         assert model.marker in page._MARKERS
         assert model.colour in range(len(style.LIGHT))
     assert [name for name, model in MODELS.items() if model.colour == MODELS["scornn"].colour] == ["scornn"]
@@ -196,20 +196,21 @@ def test_a_model_has_the_look_of_its_catalogue_entry():
 
 def test_no_model_looks_like_another_nor_a_users_like_one_of_ours(monkeypatch):
     monkeypatch.delitem(MODELS, "mine", raising=False)  # and again at the end
-    unknown = models.look("mine")
+    unknown = catalogue.look("mine")
     catalogue.model("mine")(MODELS["rnn"].layer)
-    entry = MODELS["mine"]
-    assert models.look("mine") == models.Look("mine", entry.colour, entry.marker) == unknown
+    entry = catalogue.look("mine")
+    assert entry is MODELS["mine"]
+    assert (unknown.label, unknown.colour, unknown.marker) == ("mine", entry.colour, entry.marker)
     assert entry.marker in page._MARKERS
     assert len({(model.colour, model.marker) for model in MODELS.values()}) == len(MODELS)
 
 
 def test_a_task_is_called_and_explained_as_it_says_itself():
-    said = {name: models.label_and_about(entry.table()) for name, entry in TASKS.items()}
+    said = {name: label_and_about(entry.table()) for name, entry in TASKS.items()}
     assert said == {name: (entry.label, entry.kind.about) for name, entry in TASKS.items()}
     assert all(about for _, about in said.values())
-    assert models.label_and_about({"name": "pmnist"}) == said["pmnist"]
-    assert models.label_and_about({"name": "mine"}) == ("mine", "")
+    assert label_and_about({"name": "pmnist"}) == said["pmnist"]
+    assert label_and_about({"name": "mine"}) == ("mine", "")
 
 
 def test_spectrum_shows_every_eigenvalue():

@@ -22,45 +22,47 @@ class Model:
     """What the program knows of a model: its class, its names, how it is drawn, and what it is.
 
     ``name`` is that of the command line, ``label`` that of tables and plots. ``colour`` is a place in the palette of
-    the reports, ``marker`` one of matplotlib's: both belong to the model in every figure. ``bench`` are the state sizes
-    at which ``scornn bench --models`` times it: the paper's, or others with about as many parameters.
+    the reports, ``marker`` one of matplotlib's: both belong to the model in every figure, and no model of this library
+    has the two that stand here. ``bench`` are the state sizes at which ``scornn bench --models`` times it: the paper's,
+    or others with about as many parameters.
     """
 
     name: str
     layer: type[RecurrentLayer]
     label: str
-    colour: int
-    marker: str
-    summary: str
-    equation: str
-    source: str
-    bench: tuple[int, ...]
+    colour: int = 5
+    marker: str = "p"
+    summary: str = ""
+    equation: str = ""
+    source: str = ""
+    bench: tuple[int, ...] = (128,)
 
 
 MODELS: dict[str, Model] = {}
 """Every model that was defined so far, in the order of definition."""
 
 
-def model(
-    name: str,
-    *,
-    label: str = "",
-    colour: int = 5,
-    marker: str = "p",
-    summary: str = "",
-    equation: str = "",
-    source: str = "",
-    bench: tuple[int, ...] = (128,),
-) -> Callable[[Layer], Layer]:
-    """Enter a layer into the catalogue; its label is its name unless told otherwise, its look one of no other model."""
+def model(name: str, *, label: str = "", **facts: Any) -> Callable[[Layer], Layer]:
+    """Enter a layer into the catalogue.
+
+    Args:
+        name: on the command line.
+        label: in tables and plots; the name unless told otherwise.
+        facts: the other fields of :class:`Model`.
+    """
 
     def enter(layer: Layer) -> Layer:
         if name in MODELS:
             raise ValueError(f"a model named {name!r} is there already: {MODELS[name].layer.__qualname__}")
-        MODELS[name] = Model(name, layer, label or name, colour, marker, summary, equation, source, bench)
+        MODELS[name] = Model(name, layer, label or name, **facts)
         return layer
 
     return enter
+
+
+def look(name: str) -> Model:
+    """The entry that says how tables and figures show a model; one that is not known here is called by its name."""
+    return MODELS.get(name) or Model(name, RecurrentLayer, name)
 
 
 def build(name: str, input_size: int, hidden_size: int, **options: Any) -> RecurrentLayer:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from scornn.report.models import look
+from scornn.nn.catalogue import look
 from scornn.train.tables import Table, merge
 from scornn.train.validate import convert
 

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure as Drawing
 
 from scornn import durable
+from scornn.nn.catalogue import look
 from scornn.paper import match
 from scornn.paper.items import ITEMS, Item
 from scornn.paper.presets import presets
@@ -16,7 +17,6 @@ from scornn.paper.results import Number, Results, label
 from scornn.paper.verdict import ENOUGH, gradient_moments, orthogonality
 from scornn.report import curves, figures, style
 from scornn.report.curves import Curve, Line, Panel
-from scornn.report.models import look
 from scornn.report.page import number
 from scornn.report.runs import Run, finite, mapping
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scornn import durable
+from scornn.nn.catalogue import look
 from scornn.paper import match, verdict
 from scornn.paper.experiments import Preset
 from scornn.paper.figures import bars, panels, points, write_figures
@@ -18,7 +19,6 @@ from scornn.paper.presets import choose, presets
 from scornn.paper.results import Number, Results, label, records, spread
 from scornn.paper.verdict import gradient_moments
 from scornn.report import page, style
-from scornn.report.models import look
 from scornn.report.page import Cell, Details, Figure, Heading, Prose, Section, Table, Value, duration, number, words
 from scornn.report.runs import Run, finite, mapping
 from scornn.report.settings import explain

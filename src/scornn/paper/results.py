@@ -9,12 +9,12 @@ from typing import Any
 
 from scornn.analysis.timing import minutes_per_epoch
 from scornn.errors import DataError
+from scornn.nn.catalogue import look
 from scornn.paper import match, verdict
 from scornn.paper.experiments import Preset, Published
 from scornn.paper.items import GRADIENT_STEPS, ITEMS, Item
 from scornn.paper.presets import presets
 from scornn.paper.verdict import audio_mean, gradient_moments, judge, orthogonality
-from scornn.report.models import look
 from scornn.report.page import number
 from scornn.report.runs import Run, distinct, find, finite, mapping, read, read_object
 from scornn.report.settings import setting_name

@@ -9,9 +9,9 @@ from scornn.paper.items import ITEMS, MAIN
 from scornn.paper.page import counted, difference
 from scornn.paper.results import Number, Results, label, spread
 from scornn.paper.verdict import ENOUGH, OTHER
-from scornn.report.models import label_and_about
 from scornn.report.page import duration, number, words
 from scornn.report.runs import finite, mapping
+from scornn.tasks.catalogue import label_and_about
 
 _HOW_TO_READ = (
     "In bold: the whole protocol was run. Averaged weights are a second figure of the same run; the better is bold, "

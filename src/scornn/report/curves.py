@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
-from scornn.report.models import Look
+from scornn.nn.catalogue import Model
 from scornn.report.runs import Series
 from scornn.report.style import MUTED, SIZE, colour_of, label_decades, short, style
 
@@ -48,8 +48,8 @@ class Line:
     """One of many in the background, thin and grey."""
 
     @classmethod
-    def of(cls, look: Look, variant: int = 0, *, average: bool = False) -> "Line":
-        return cls(look.colour, look.marker, variant, average)
+    def of(cls, model: Model, variant: int = 0, *, average: bool = False) -> "Line":
+        return cls(model.colour, model.marker, variant, average)
 
     @property
     def dash(self) -> Any:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from scornn.nn.catalogue import look
 from scornn.report.curves import Line
-from scornn.report.models import label_and_about, look
 from scornn.report.runs import Run, finite, mapping
 from scornn.tasks.base import OF_A_BATCH
-from scornn.tasks.catalogue import entry_of
+from scornn.tasks.catalogue import entry_of, label_and_about
 from scornn.train.tables import of_setting, set_values
 
 _PROBLEM = ("length", "permuted", "dataset", "corpus")

@@ -116,6 +116,18 @@ def name_of(settings: TaskConfig | Mapping[str, Any]) -> str:
     return entry.name if entry else str(table.get("name"))
 
 
+def label_and_about(table: Mapping[str, Any]) -> tuple[str, str]:
+    """What tables call a task, and what a reader must know of it; one that is not known here is called by its name.
+
+    Example:
+        >>> label_and_about({"name": "mnist", "permuted": True})[0], label_and_about({"name": "mine"})
+        ('permuted MNIST', ('mine', ''))
+    """
+    name = str(table.get("name"))
+    entry = entry_of(table) or TASKS.get(name)
+    return (entry.label, entry.kind.about) if entry else (name, "")
+
+
 def find(name: str) -> Entry:
     """The entry of a name on the command line, or a :class:`UsageError` with the nearest."""
     if name not in TASKS:
