@@ -105,9 +105,9 @@ class RecurrentMatrix(Recurrent):
     def bias_vector(self, suffix: str) -> Tensor | None:
         return self.tensor(self.bias_name(suffix)) if self.bias else None
 
-    def operands(self, suffix: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """W, U and b for an input such as x."""
-        with full_precision(x):
+    def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """W, U and b as they are now."""
+        with full_precision(self.like):
             W = once(self, suffix, self.recurrent_matrix)
         return W, self.input_matrix(suffix), self.bias_vector(suffix)
 
@@ -147,7 +147,7 @@ class DenseRecurrentLayer(RecurrentMatrix, RecurrentLayer):
     def run(
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
     ) -> tuple[Tensor, Tensor]:
-        weights, settings = self.operands(suffix, x), self._settings_of(batch_sizes, reverse)
+        weights, settings = self.operands(suffix), self._settings_of(batch_sizes, reverse)
         return ops.recurrence(x, h0, *weights, **settings)
 
     def run_and_read(
@@ -155,16 +155,12 @@ class DenseRecurrentLayer(RecurrentMatrix, RecurrentLayer):
     ) -> tuple[Tensor, Tensor]:
         if not self.reads_in_one_pass():
             return super().run_and_read(suffix, x, h0, batch_sizes, reverse, head)
-        weights, settings = self.operands(suffix, x), self._settings_of(batch_sizes, reverse)
+        weights, settings = self.operands(suffix), self._settings_of(batch_sizes, reverse)
         return ops.readout(x, h0, *weights, *head, **settings)
 
     @property
     def kind(self) -> str:  # type: ignore[override]
         return self.activation
-
-    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        with full_precision(self.like):
-            return self.recurrent_matrix(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
 
     def reads_in_one_pass(self) -> bool:
         """Whether :meth:`run` is the sequence operator, and a head reads the states as they are."""

@@ -46,7 +46,7 @@ class RecurrentCell(RecurrentMatrix):
         h = self.initial_state("", x.shape[1], x) if hx is None else hx.reshape(-1, self.state_size)
         if h.shape[0] != x.shape[1]:
             raise RuntimeError(f"Input batch size {x.shape[1]} doesn't match hidden batch size {h.shape[0]}")
-        W, U, b = self.operands("", x)
+        W, U, b = self.operands("")
         if self.backend == "auto":  # one small product costs less than a call of the kernel
             with full_precision(x):
                 h_n = ACTIVATIONS[self.activation].value(torch.addmm(x[0] @ U.mT, h, W.mT), b)

@@ -66,7 +66,7 @@ class FrozenLayer(DenseRecurrentLayer):
         self.made_of = "bank_hh" if self.kind == "bank" else "weight_hh"
         self.units_per_state, self.readout_stride, self.plain = layer.units_per_state, layer.readout_stride, plain
         for suffix in layer.suffixes():
-            W, U, b = layer.constants(suffix)
+            W, U, b = layer.operands(suffix)
             made = {self.made_of: W, "weight_ih": U, "bias": b}
             if self.learn_h0:
                 made["h0"] = layer.tensor(f"h0{suffix}")
@@ -75,11 +75,11 @@ class FrozenLayer(DenseRecurrentLayer):
                     self.register_buffer(f"{name}{suffix}", value.detach().clone())
         self.train(layer.training)
 
-    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+    def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
         return self.tensor(f"{self.made_of}{suffix}"), self.input_matrix(suffix), self.bias_vector(suffix)
 
     def recurrence(self, suffix: str) -> Recurrence:
-        W, U, b = self.constants(suffix)
+        W, U, b = self.operands(suffix)
         return Recurrence(self.kind, self._bank(suffix).turn() if self.kind == "bank" else W, U, b)
 
     def _bank(self, suffix: str) -> Bank:
@@ -105,7 +105,7 @@ class FrozenLayer(DenseRecurrentLayer):
             return super().run(suffix, x, h0, batch_sizes, reverse)
         with full_precision(x):
             if self.kind == "bank" and not one and not self.plain:
-                _, U, b = self.constants(suffix)
+                _, U, b = self.operands(suffix)
                 return every_state(x, h0, self._bank(suffix), U, b, batch_sizes, reverse, self.backend)
             return self._run(suffix, x, h0, batch_sizes, reverse, one)
 

@@ -70,7 +70,7 @@ class GatedLayer(RecurrentLayer):
     def on_kernel(
         self, suffix: str, x: Tensor, states: States, batch_sizes: Tensor | None, reverse: bool
     ) -> tuple[Tensor, ...]:
-        return gated.kernel(x, states[0], *self.constants(suffix), self.kind, batch_sizes, reverse, c0=_cell(states))
+        return gated.kernel(x, states[0], *self.operands(suffix), self.kind, batch_sizes, reverse, c0=_cell(states))
 
     def loop(
         self, suffix: str, x: Tensor, states: States, batch_sizes: Tensor | None, reverse: bool
@@ -78,7 +78,7 @@ class GatedLayer(RecurrentLayer):
         """torch's own loop, or one of plain steps where that has no rule for torch.func's transforms."""
         if under_transform():
             R = self.tensor(f"weight_hr{suffix}") if self.proj_size else None
-            operands = (x, states[0], *self.constants(suffix), self.kind, batch_sizes, reverse)
+            operands = (x, states[0], *self.operands(suffix), self.kind, batch_sizes, reverse)
             with full_precision(x):
                 return gated.naive(*operands, c0=_cell(states), R=R)
         function: Any = getattr(torch._VF, self.kind)
@@ -167,7 +167,7 @@ class LSTM(GatedLayer):
         """Of h and c."""
         return self.state_size, self.hidden_size
 
-    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+    def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
         b = self.tensor(f"bias_ih{suffix}") + self.tensor(f"bias_hh{suffix}") if self.bias else None
         return self.tensor(f"weight_hh{suffix}"), self.tensor(f"weight_ih{suffix}"), b
 
@@ -226,7 +226,7 @@ class GRU(GatedLayer):
         self.backend = backend
         self.build(device, dtype)
 
-    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+    def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
         W, U, b = self.tensor(f"weight_hh{suffix}"), self.tensor(f"weight_ih{suffix}"), None
         if self.bias:
             first, second = self.tensor(f"bias_ih{suffix}"), self.tensor(f"bias_hh{suffix}")

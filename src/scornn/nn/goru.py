@@ -120,9 +120,9 @@ class GORU(OrthogonalRecurrentLayer):
             output, h_n = choose(GORU_RUNGS, self.backend, x).run(x, h0, W, U, b, self.activation, batch_sizes, reverse)
             return output, h_n
 
-    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+    def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
         """The gates above W, U, and b with zeros beside W h, as :mod:`scornn.ops.gated` takes them."""
-        W, U, b = super().constants(suffix)
+        W, U, b = super().operands(suffix)
         nothing = U.new_zeros(self.hidden_size)
         return torch.cat([self.tensor(f"weight_gates{suffix}"), W]), U, None if b is None else torch.cat([b, nothing])
 

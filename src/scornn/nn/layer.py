@@ -128,7 +128,7 @@ class RecurrentLayer(Recurrent):
         output, h_n = self.run(suffix, x, h0, batch_sizes, reverse)
         return F.linear(self.readout(output), *head), h_n
 
-    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+    def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
         """W, U and b as they are now, as the operator of :attr:`kind` takes them."""
         raise NotImplementedError
 

@@ -153,7 +153,7 @@ class LinearMemory(OrthogonalRecurrentLayer):
         angle, sign = self.bank(suffix)
         return Bank(precise(angle), precise(sign)).matrix().to(angle.dtype)
 
-    def constants(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+    def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
         """The angles and then the signs, U and b."""
         return torch.cat(self.bank(suffix)), self.input_matrix(suffix), self.bias_vector(suffix)
 

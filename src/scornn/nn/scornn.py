@@ -227,7 +227,7 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
         x, last, top = self._below_top(x, states, batch, None)
         for suffix, h0, reverse in top:
             with full_precision(x):
-                last.append(krylov.last_state(x.flip(0) if reverse else x, h0, *self.operands(suffix, x)))
+                last.append(krylov.last_state(x.flip(0) if reverse else x, h0, *self.operands(suffix)))
         return (torch.stack(last),)
 
     def extra_repr(self) -> str:
