@@ -54,16 +54,13 @@ class Layout:
         """``(T, B, ·)`` or ``(N, ·)`` as rows ``(N, ·)``."""
         return x if self.packed else x.flatten(0, 1)
 
-    def walk(
-        self, added: Tensor, first: States, advance: Callable[[States, Tensor], States], in_place: bool = False
-    ) -> tuple[States, States]:
+    def walk(self, added: Tensor, first: States, advance: Callable[[States, Tensor], States]) -> tuple[States, States]:
         """Take all steps: the states ``(T, B, n)`` or ``(N, n)``, and the last of each sequence ``(B, n)``.
 
         Args:
             added: what the input adds to a step, as rows ``(N, ·)``.
             first: the states before the first step, ``(B, n)`` each.
             advance: from the states before a step and its rows of ``added`` to the states after it.
-            in_place: the one state overwrites ``added``; not for autograd.
         """
         states: States = tuple(h[:0] for h in first)
         every: list[States] = []
@@ -73,14 +70,8 @@ class Layout:
                 begin = slice(step.carried, step.size)
                 states = tuple(torch.cat([h, h0[begin]]) for h, h0 in zip(states, first, strict=True))
             states = advance(tuple(h[: step.size] for h in states), here)
-            if in_place:
-                states = (here.copy_(states[0]),)
-            else:
-                every.append(states)
-        if in_place:
-            outputs: States = (added,)
-        else:
-            outputs = tuple(torch.cat(steps) for steps in zip(*(every[::-1] if self.reverse else every), strict=True))
+            every.append(states)
+        outputs = tuple(torch.cat(steps) for steps in zip(*(every[::-1] if self.reverse else every), strict=True))
         last = self.last_rows(added.device)
         ends = tuple(h.index_select(0, last) for h in outputs)
         shape = (len(self.sizes), self.sizes[0])

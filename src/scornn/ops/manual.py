@@ -24,7 +24,7 @@ def _forward(operands: Operands) -> tuple[Tensor, Tensor]:
     def advance(states: States, Ux: Tensor) -> States:
         return (act(torch.addmm(Ux, states[0], Wt), b),)
 
-    (output,), (h_n,) = layout.walk(layout.rows(x) @ U.mT, (h0,), advance, in_place=True)
+    (output,), (h_n,) = layout.walk(layout.rows(x) @ U.mT, (h0,), advance)
     return output, h_n
 
 
