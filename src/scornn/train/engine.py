@@ -184,7 +184,7 @@ class Engine:
             self.model.eval()(batch.inputs, batch.lengths)
         self.model.train()
 
-    def step(self, epoch: int, number: int, stop: bool = False, clock: Clock | None = None) -> Outcome:
+    def step(self, epoch: int, number: int, stop: bool = False, clock: Clock = lambda part: None) -> Outcome:
         """Batch ``number`` of ``epoch``, forward, backward, update.
 
         Raises :class:`DivergedError`, with the parameters untouched, if the loss or the gradient is not finite.
@@ -194,8 +194,7 @@ class Engine:
         if empty := batch.size == 0:  # DDP wants a backward pass of every process: one sample, which does not count
             batch = whole.shard(0, whole.size, self.task.read)
         batch = batch.to(self.world.device)
-        if clock:
-            clock("data")
+        clock("data")
         outputs = self._forward(batch.inputs, batch.lengths)
         with self._faults("loss", "train", number):
             total, count = self.task.loss(outputs, batch)
@@ -208,14 +207,12 @@ class Engine:
             # DDP averages over processes; the loss is a sum over all of them divided by one common count.
             sums = self.world.add([float(total.detach()), count, stopping])
             loss, stopping = total * (self.world.size / sums[1]), sums[2]
-        if clock:
-            clock("forward")
+        clock("forward")
         for parameter in self.parameters:
             parameter.grad = None
         penalty = self.model.layer.penalty()
         (loss if penalty is None else loss + penalty).backward()
-        if clock:
-            clock("backward")
+        clock("backward")
         self._set_rates(epoch * self._steps_per_epoch + number)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
@@ -232,8 +229,7 @@ class Engine:
         self.world.average_(self._statistics)
         if self.average is not None:
             self.average.update_parameters(self.model)
-        if clock:
-            clock("optimizer")
+        clock("optimizer")
         return Outcome(value, stopping > 0)
 
     def network(self, weights: Weights = "raw") -> SequenceModel:

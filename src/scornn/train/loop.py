@@ -53,7 +53,7 @@ def _config_of(saved: checkpoint.Checkpoint, task: type[TaskConfig] | None = Non
 class Trainer:
     """Trains one config. :meth:`attach` gives it a run directory; without one it leaves no trace."""
 
-    def __init__(self, config: Config, task: Task, world: World, clock: Clock | None = None) -> None:
+    def __init__(self, config: Config, task: Task, world: World, clock: Clock = lambda part: None) -> None:
         self.config, self.task, self.world, self.clock = config, task, world, clock
         check(task)
         self.engine = Engine(config, task, world)
@@ -158,8 +158,7 @@ class Trainer:
                     leaving = agreed if self.world.size > 1 else bool(stop)  # the checkpoint comes at once
                     if due or (at_boundary and not self.ledger.evaluate and not leaving):
                         self.save()
-                    if self.clock:
-                        self.clock("rest")
+                    self.clock("rest")
                 if self.config.stop_when and not self.ledger.reached:
                     goals = ", ".join(f"{name}={value:g}" for name, value in self.config.stop_when.items())
                     self.say(f"not reached in {self.total} steps: {goals}")
