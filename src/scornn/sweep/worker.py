@@ -19,7 +19,7 @@ from scornn.sweep.space import Value
 from scornn.sweep.study import Trials
 from scornn.train import checkpoint, program
 from scornn.train.config import Config, config_hash, to_json
-from scornn.train.progress import Figures, Metrics, Silent
+from scornn.train.progress import Evaluation, Figures, Silent
 from scornn.train.run import read_config
 from scornn.train.signals import StopRequest
 
@@ -195,7 +195,7 @@ class Watch(Silent):
                 self._losses.clear()
                 self._report(step, -mean if self._trials.plan.objective.goal == "max" else mean)
 
-    def evaluated(self, metrics: Metrics, orthogonality: float | None, average: Metrics | None = None) -> None:
+    def evaluated(self, metrics: Evaluation, orthogonality: float | None, average: Evaluation | None = None) -> None:
         super().evaluated(metrics, orthogonality, average)
         chosen = average if self._trials.plan.weights == "average" and average else metrics
         if self._trials.plan.objective.split == "valid":

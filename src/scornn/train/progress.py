@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.progress import Progress, ProgressColumn
 
-Metrics = Mapping[str, Mapping[str, float]]
+Evaluation = Mapping[str, Mapping[str, float]]
 """Every metric of every split."""
 
 _PLAIN_SECONDS = 10.0
@@ -31,8 +31,8 @@ class Figures:
     headline: str
     step: int = 0
     loss: float | None = None
-    evaluation: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    average: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    evaluation: Evaluation = field(default_factory=dict)
+    average: Evaluation = field(default_factory=dict)
     orthogonality: float | None = None
     _started: float = field(default_factory=time.perf_counter)
     _first_step: int | None = None
@@ -83,7 +83,7 @@ class Silent:
         """A step was made."""
         self.figures.step, self.figures.loss = step, loss
 
-    def evaluated(self, metrics: Metrics, orthogonality: float | None, average: Metrics | None = None) -> None:
+    def evaluated(self, metrics: Evaluation, orthogonality: float | None, average: Evaluation | None = None) -> None:
         """An evaluation was made, of the averaged weights too where there are any."""
         self.figures.evaluation, self.figures.orthogonality = metrics, orthogonality
         self.figures.average = average or {}
@@ -121,7 +121,7 @@ class Shown(Silent):
         if time.perf_counter() - self._last > (_LIVE_SECONDS if self._bar else _PLAIN_SECONDS):
             self._show()
 
-    def evaluated(self, metrics: Metrics, orthogonality: float | None, average: Metrics | None = None) -> None:
+    def evaluated(self, metrics: Evaluation, orthogonality: float | None, average: Evaluation | None = None) -> None:
         super().evaluated(metrics, orthogonality, average)
         if not self._bar:
             self._show()
