@@ -12,9 +12,8 @@ from scornn.nn.catalogue import model
 from scornn.nn.checks import check_integer, check_number
 from scornn.nn.layer import RecurrentLayer
 from scornn.ops import gated, native
-from scornn.ops.bank import Order
 from scornn.ops.custom import under_transform
-from scornn.ops.layout import States
+from scornn.ops.layout import Order, States
 from scornn.ops.rung import Rung, choose
 
 

@@ -13,10 +13,10 @@ from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice, check_number, check_sizes, precise
 from scornn.nn.layer import RecurrentLayer
 from scornn.nn.linear_memory import STARTS, LinearMemory
-from scornn.ops.bank import Bank, Order
+from scornn.ops.bank import Bank
 from scornn.ops.bank_last import frames, last_state
 from scornn.ops.bank_scan import every_state
-from scornn.ops.layout import States
+from scornn.ops.layout import Order, States
 
 
 class MemoryBlock(nn.Module):

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from scornn.functional import has_values
-from scornn.ops.bank import Bank, Order, check
+from scornn.ops.bank import Bank, check
 from scornn.ops.custom import under_transform
-from scornn.ops.layout import side_by_side
+from scornn.ops.layout import Order, side_by_side
 from scornn.ops.rung import agree
 
 BLOCK = 1 << 21

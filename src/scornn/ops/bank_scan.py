@@ -18,8 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from scornn.ops import naive, native, rung
-from scornn.ops.bank import Bank, Order, check
+from scornn.ops.bank import Bank, check
 from scornn.ops.custom import register
+from scornn.ops.layout import Order
 from scornn.ops.rung import Run, Rung, choose, empty_states
 
 FUSED = 8

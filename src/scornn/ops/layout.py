@@ -1,8 +1,8 @@
 """Where each time step's rows lie, and the one loop over them: padded, packed, forward and reversed sequences.
 
-A padded batch ``(T, B, m)`` is a packed one whose batch size never shrinks, so both are treated as rows
-``(N, m)`` with a batch size for each step. Sequences are sorted by length: step t holds the first
-``sizes[t]`` of them.
+For that loop (:class:`Layout`) a padded batch ``(T, B, m)`` is a packed one whose batch size never shrinks, so both are
+rows ``(N, m)`` with a batch size for each step; what needs no loop (:class:`Order`) takes both as ``(T, B, m)``.
+Packed sequences are sorted by length: step t holds the first ``sizes[t]`` of them.
 """
 
 from __future__ import annotations
@@ -119,6 +119,59 @@ class Layout:
             here[: step.carried] = output[step.before : step.before + step.carried]
             here[step.carried :] = h0[step.carried : step.size]
         return previous
+
+
+class Order:
+    """All steps of a batch at once in the order of computation, ``(T, B, ·)``, for what takes them without a loop.
+
+    Packed sequences are padded with zeros: after their end, or with ``end`` before their beginning, so that all of
+    them end together. Of their rows ``index`` is the order of computation, and ``places`` is where each stands among
+    the T · B.
+    """
+
+    def __init__(self, x: Tensor, batch_sizes: Tensor | None, reverse: bool, end: bool = False) -> None:
+        self.reverse, self.packed = reverse, batch_sizes is not None
+        if batch_sizes is None:
+            self.steps, self.batch = x.shape[:2]
+            return
+        sizes = batch_sizes.cpu()
+        self.steps, self.batch = len(sizes), int(sizes[0])
+        starts = sizes.cumsum(0) - sizes
+        columns = torch.arange(self.batch, device="cpu")
+        lengths = (sizes.unsqueeze(1) > columns).sum(0)
+        k = torch.arange(self.steps, device="cpu").unsqueeze(1)
+        if end:
+            k = k - (self.steps - lengths)
+        there = (k >= 0) & (k < lengths)
+        t = lengths - 1 - k if reverse else k.expand(-1, self.batch)
+        rows = (starts[t.clamp(0, self.steps - 1)] + columns)[there]
+        self.lengths, self.index = lengths.to(x.device), rows.to(x.device)
+        self.places = there.flatten().nonzero().squeeze(1).to(x.device)
+
+    def steps_of(self, x: Tensor) -> Tensor:
+        if not self.packed:
+            return x.flip(0) if self.reverse else x
+        padded = x.new_zeros(self.steps * self.batch, x.shape[-1]).index_copy(0, self.places, x[self.index])
+        return padded.unflatten(0, (self.steps, self.batch))
+
+    def rows_of(self, h: Tensor) -> Tensor:
+        """The reverse of :meth:`steps_of`."""
+        if not self.packed:
+            return h.flip(0) if self.reverse else h
+        return h.new_empty(len(self.index), h.shape[-1]).index_copy(0, self.index, self.kept(h))
+
+    def kept(self, h: Tensor) -> Tensor:
+        """The steps of packed sequences without the padding, in the order of computation: ``(N, ·)``."""
+        return h.flatten(0, 1)[self.places]
+
+    def last_of(self, h: Tensor) -> Tensor:
+        return h[self.lengths - 1, torch.arange(self.batch, device=h.device)] if self.packed else h[-1]
+
+    def add_last(self, g: Tensor, last: Tensor) -> Tensor:
+        """The transpose of :meth:`last_of`, added to g."""
+        if not self.packed:
+            return torch.cat([g[:-1], g[-1:] + last])
+        return g.index_put((self.lengths - 1, torch.arange(self.batch, device=g.device)), last, accumulate=True)
 
 
 def side_by_side(steps: Tensor) -> Tensor:
