@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scornn.cli import main
-from scornn.data import catalog
+from scornn.data import catalogue
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
@@ -60,7 +60,7 @@ def test_verify_finds_what_is_broken(capsys: pytest.CaptureFixture[str], shared_
 
 
 def test_nothing_to_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(catalog.SOURCES, "Fashion-MNIST")  # this machine may have it installed
+    monkeypatch.delitem(catalogue.SOURCES, "Fashion-MNIST")  # this machine may have it installed
     code, _, err = run(capsys, "verify", "--data", str(tmp_path))
     assert code == 3
     assert "no data set to verify" in err

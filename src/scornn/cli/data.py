@@ -37,16 +37,17 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"unknown action {flags.action!r}{suggest(flags.action, ACTIONS)}")
     data = absolute(flags.data)
 
-    from scornn.data import catalog, locate
+    from scornn.data import locate
+    from scornn.data.catalogue import SOURCES
 
     if flags.action == "path":
         print(locate.cache_directory())
         return 0
-    found = {name: source.find(data) for name, source in catalog.SOURCES.items()}
+    found = {name: source.find(data) for name, source in SOURCES.items()}
     if flags.action == "verify":
-        return _verify({name: (folder, catalog.SOURCES[name].verify) for name, folder in found.items() if folder}, data)
+        return _verify({name: (folder, SOURCES[name].verify) for name, folder in found.items() if folder}, data)
     for name, folder in found.items():
-        print(f"{name:<14} {folder or f'not found; {catalog.SOURCES[name].advice}'}")
+        print(f"{name:<14} {folder or f'not found; {SOURCES[name].advice}'}")
     print(f"{'looked in':<14} {', '.join(dict.fromkeys(str(path) for path in locate.roots(data)))}")
     where = f" --data {shlex.quote(str(data))}" if data else ""
     if any(found.values()):

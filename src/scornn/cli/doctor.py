@@ -27,7 +27,8 @@ def main(argv: list[str]) -> int:
 
     import torch
 
-    from scornn.data import catalog, locate
+    from scornn.data import locate
+    from scornn.data.catalogue import SOURCES
     from scornn.ops import backends
     from scornn.train import provenance
 
@@ -43,7 +44,7 @@ def main(argv: list[str]) -> int:
         print(f"  {name:<13} {state}")
     print("data")
     given = absolute(flags.data)
-    for name, source in catalog.SOURCES.items():
+    for name, source in SOURCES.items():
         print(f"  {name:<13} {source.find(given) or f'not found; {source.advice}'}")
     print(f"  looked in     {', '.join(dict.fromkeys(str(path) for path in locate.roots(given)))}")
     return 0
