@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Series = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-
-def drift(rows: Iterable[Mapping[str, Any]], steps_per_epoch: float) -> Series:
+def drift(rows: Iterable[Mapping[str, Any]], steps_per_epoch: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Epochs and ‖WᵀW − I‖_F (‖W*W − I‖_F of a complex W) from the lines of a run's ``metrics.jsonl``.
 
     Every line of the weights that were stepped counts, of training and of evaluation, each step once; both arrays are

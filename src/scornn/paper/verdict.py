@@ -3,9 +3,9 @@
 import statistics
 from collections.abc import Callable, Sequence
 
-from scornn.analysis.orthogonality import Series, drift
+from scornn.analysis.orthogonality import drift
 from scornn.paper.experiments import Published
-from scornn.report.runs import Run, finite, mapping, read_object
+from scornn.report.runs import Run, Series, finite, mapping, read_object
 
 MET = "met or beaten"
 AGREES = "direction agrees"
