@@ -1,9 +1,11 @@
 """The mathematics of the scaled Cayley transform, in the paper's letters.
 
-Every function takes and gives tensors, keeps leading batch dimensions, and is differentiable where that has
-a meaning. What stands beside them and not in ``__all__`` says in which precision they are computed, and whether there
-are numbers to look at. ``A`` is skew-symmetric (skew-Hermitian in the complex case), ``D`` is the diagonal of ±1 (of
-unit-modulus numbers in the complex case) given as a vector, and ``W = (I + A)⁻¹(I − A) D``.
+``A`` is skew-symmetric (skew-Hermitian in the complex case), ``D`` is the diagonal of ±1 (of unit-modulus numbers in
+the complex case) given as a vector, and ``W = (I + A)⁻¹(I − A) D``. Every function takes and gives tensors, keeps
+leading batch dimensions, and is differentiable where that has a meaning.
+
+The helpers that are not in ``__all__`` choose the precision of what is made, and tell tensors that have no numbers
+(meta, fake, inside a transform) from others.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a setting makes of a run, said on the setting's own field.
+"""What another value of a setting makes of a run, said on the setting's own field.
 
-A field without a role makes another experiment: a run with another value is not a run of that preset any more.
+Where a field has no role, another experiment: such a run is not one of its preset any more.
 """
 
 from collections.abc import Iterable, Mapping

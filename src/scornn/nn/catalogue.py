@@ -19,12 +19,17 @@ _NOT_OPTIONS = {"self", "mode", "input_size", "hidden_size", "batch_first", "dev
 
 @dataclass(frozen=True)
 class Model:
-    """What the program knows of a model: its class, its names, how it is drawn, and what it is.
+    """What the program knows of a model.
 
-    ``name`` is that of the command line, ``label`` that of tables and plots. ``colour`` is a place in the palette of
-    the reports, ``marker`` one of matplotlib's: both belong to the model in every figure, and no model of this library
-    has the two that stand here. ``bench`` are the state sizes at which ``scornn bench --models`` times it: the paper's,
-    or others with about as many parameters.
+    Attributes:
+        name: on the command line.
+        layer: its class.
+        label: in tables and plots.
+        colour, marker: in every figure, a place in the palette of the reports and one of matplotlib's markers. No model
+            of this library has the two that stand here.
+        summary, equation, source: what it is, in the list of models.
+        bench: state sizes at which ``scornn bench --models`` times it: the paper's, or others with about as many
+            parameters.
     """
 
     name: str

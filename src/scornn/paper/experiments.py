@@ -1,11 +1,15 @@
 """The files that hold the paper's settings: one for each experiment, read into presets.
 
-A file has the settings that all its runs share (``config``), a table for each model with what is the model's own and,
-under ``at``, what is so at one state size or one length alone; and a row for each published figure, in the paper's
-order. A preset is there because a row names it. Sentences that several notes share stand under ``notes`` and are named
-in braces. ``like`` takes everything from another file that is not said otherwise, and its ``beyond`` too. ``beyond``
-adds settings that the paper has not, each on top of a preset of the file, with what differs in words; its ``start`` is
-a preset of the file whose network it begins with. The rule of the ``rest`` is that of A too where a model has no other.
+What a file has:
+
+- ``config``: the settings that all its runs share.
+- ``models``: for each model what is its own, and under ``at`` what is so at one state size or one length alone. Where
+  it has no rule for A, that of the ``rest`` is A's too.
+- ``published``: a row for each published figure, in the paper's order. A preset is there because a row names it.
+- ``beyond``: settings that the paper has not, each on top of a preset of the file, with what differs in words; its
+  ``start`` is a preset of the file whose network it begins with.
+- ``notes``: sentences that several notes share, which name them in braces.
+- ``like``: another file, from which everything is taken that is not said here, and its ``beyond`` too.
 """
 
 import tomllib

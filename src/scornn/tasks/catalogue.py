@@ -22,11 +22,17 @@ Kind = TypeVar("Kind", bound=type[Task])
 class Entry:
     """What the program knows of a task.
 
-    ``name`` is that of the command line, ``label`` that of tables and plots. ``settings`` are those that the name
-    implies: two names may share a config. ``defaults`` are of a run for which the paper has no setting: state size,
-    learning rates, length. ``smoke`` are sizes at which a few steps take no time, and ``shorten`` divides the length
-    T there. ``overhead`` is the largest share of a step that may be spent around the recurrence, for
-    ``scornn bench``. ``by_folder``: each folder of data is a problem of its own.
+    Attributes:
+        name: on the command line.
+        kind: its class.
+        config: the struct of its settings.
+        label: in tables and plots.
+        settings: those that the name implies, for two names may share a config.
+        defaults: of a run for which the paper has no setting: state size, learning rates, length.
+        smoke: sizes at which a few steps take no time.
+        shorten: divides the length T there.
+        overhead: the largest share of a step that may be spent around the recurrence, for ``scornn bench``.
+        by_folder: whether each folder of data is a problem of its own.
     """
 
     name: str
