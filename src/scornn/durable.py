@@ -146,13 +146,32 @@ def json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
 
 
-def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The object of a JSON file; empty where there is none that can be read."""
+def read_object(path: Path, notes: list[str] | None = None) -> dict[str, Any]:
+    """The object in a JSON file; an empty one where there is none that can be read, and a note that says why."""
+    found: Any = {}
     try:
-        value = json.loads(Path(path).read_bytes())
+        found, why = clean(json.loads(path.read_bytes())), ""
+    except (FileNotFoundError, NotADirectoryError):
+        why = f"no {path.name}"
     except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        why = f"{path.name} is damaged: it is not JSON"
+    if not isinstance(found, dict):
+        found, why = {}, f"{path.name} is damaged: it holds no object"
+    if why and notes is not None:
+        notes.append(why)
+    return found
+
+
+def clean(value: Any) -> Any:
+    """Text without lone surrogates, which JSON and file names may hold and UTF-8 may not."""
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {clean(key): clean(item) for key, item in value.items()}
+        case list():
+            return [clean(item) for item in value]
+    return value
 
 
 def remove_temporaries(directory: str | os.PathLike[str]) -> list[Path]:

@@ -24,7 +24,7 @@ from scornn.paper.presets import presets
 from scornn.paper.results import collect
 from scornn.paper.tables import summary, table
 from scornn.report import spectrum
-from scornn.report.runs import finite, mapping, read_object
+from scornn.report.runs import finite, mapping
 from scornn.report.runs import read as read_run
 from scornn.tasks import catalogue
 from scornn.train import weights as stored
@@ -47,7 +47,7 @@ class _Entry:
     def write(self) -> Path:
         """In place of an older run of the same settings, of which nothing is left."""
         durable.make_directory(self.target)
-        before = read_object(self.target / "summary.json")
+        before = durable.read_object(self.target / "summary.json")
         if before and before != json.loads(self.files["summary.json"]):
             for file in {*_WEIGHTS, *_MEASURED, spectrum.FILE} - self.files.keys():
                 (self.target / file).unlink(missing_ok=True)
@@ -71,7 +71,7 @@ def _entry(run: Path, results: Path) -> _Entry:
     if preset is not None and match.is_reduced(read.config, preset):
         raise UsageError(f"{run} is a smoke run of {preset.name}, with another n or T: it is no result")
     target = results / name_of(read.config)
-    there = read_object(target / "config.json")
+    there = durable.read_object(target / "config.json")
     if differ := there and match.unlike(read.config, there):
         raise UsageError(
             f"{run} would take the place of {target}, a run of other settings: {', '.join(differ)}; give it a name of "
@@ -97,7 +97,7 @@ def _entry(run: Path, results: Path) -> _Entry:
 def _object(file: Path) -> dict[str, Any]:
     """The object in a JSON file that others rely on."""
     notes: list[str] = []
-    found = read_object(file, notes)
+    found = durable.read_object(file, notes)
     if notes:
         raise DataError(f"{file}: expected a JSON object: {notes[0]}; make it again, or remove it")
     return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from scornn import durable
 from scornn.analysis.timing import minutes_per_epoch
 from scornn.errors import DataError
 from scornn.nn.catalogue import look
@@ -16,7 +17,7 @@ from scornn.paper.items import GRADIENT_STEPS, ITEMS, Item
 from scornn.paper.presets import presets
 from scornn.paper.verdict import audio_mean, gradient_moments, judge, orthogonality
 from scornn.report.page import number
-from scornn.report.runs import Run, distinct, find, finite, mapping, read, read_object
+from scornn.report.runs import Run, distinct, find, finite, mapping, read
 from scornn.report.settings import setting_name
 
 
@@ -190,13 +191,13 @@ def collect(directory: Path) -> Results:
     others.sort(key=lambda run: (run.task, finite(mapping(run.config.get("task")).get("length")) or 0.0))
     timings = {}
     for path in sorted(directory.glob("timing/*.json")):
-        timed = read_object(path)
+        timed = durable.read_object(path)
         known = all(finite(timed.get(key)) is not None for key in ("seconds_per_step", "steps"))
         if known and timed.get("preset") in presets():
             timings[str(timed["preset"])] = timed
-    remarks = {str(k): str(v) for k, v in read_object(directory / "remarks.json").items()}
-    missing = {str(k): str(v) for k, v in read_object(directory / "missing.json").items()}
-    sweeps = {path.stem: read_object(path) for path in sorted(directory.glob("sweeps/*.json"))}
+    remarks = {str(k): str(v) for k, v in durable.read_object(directory / "remarks.json").items()}
+    missing = {str(k): str(v) for k, v in durable.read_object(directory / "missing.json").items()}
+    sweeps = {path.stem: durable.read_object(path) for path in sorted(directory.glob("sweeps/*.json"))}
     return Results(in_order, timings, missing, remarks, others, sweeps)
 
 

@@ -3,9 +3,10 @@
 import statistics
 from collections.abc import Callable, Sequence
 
+from scornn import durable
 from scornn.analysis.orthogonality import drift
 from scornn.paper.experiments import Published
-from scornn.report.runs import Run, Series, finite, mapping, read_object
+from scornn.report.runs import Run, Series, finite, mapping
 
 MET = "met or beaten"
 AGREES = "direction agrees"
@@ -74,7 +75,7 @@ def orthogonality(run: Run) -> Series:
 
 def gradient_moments(run: Run) -> list[tuple[int, list[float]]]:
     """(step, norms for t = 1 … T) of a run's ``gradients.json``."""
-    moments = read_object(run.path / "gradients.json").get("moments", [])
+    moments = durable.read_object(run.path / "gradients.json").get("moments", [])
     return [(int(m["step"]), [float(v) for v in m["norms"]]) for m in moments if isinstance(m, dict)]
 
 
@@ -123,4 +124,4 @@ _EARLY = ("solves", "leaves the baseline", "starts apart")
 
 def audio_mean(run: Run, score: str) -> float | None:
     """A mean score of the audio that was rebuilt from a run's predictions."""
-    return finite(mapping(read_object(run.path / "audio" / "scores.json").get("mean")).get(score))
+    return finite(mapping(durable.read_object(run.path / "audio" / "scores.json").get("mean")).get(score))

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scornn import durable
+from scornn.durable import clean
 from scornn.errors import DataError, DivergedError
 from scornn.train.tables import of_today
 
@@ -196,9 +198,9 @@ def read(path: str | os.PathLike[str]) -> Run:
     if not any((path / name).is_file() for name in _FILES):
         raise DataError(f"{path}: expected a run directory with {', '.join(_FILES)}, found none of them")
     notes: list[str] = []
-    config = of_today(read_object(path / "config.json", notes))
+    config = of_today(durable.read_object(path / "config.json", notes))
     rows = _read_lines(path / "metrics.jsonl", notes)
-    summary = read_object(path / "summary.json", notes)
+    summary = durable.read_object(path / "summary.json", notes)
     if summary and summary.get("finished") is not True:
         notes.append("the run is not finished: figures are the latest so far")
     if said := _divergence(path / "log.txt"):
@@ -218,23 +220,6 @@ def distinct(runs: Iterable[Run]) -> list[Run]:
         if first is not run:
             kept[said] = replace(first, notes=(*first.notes, f"{clean(str(run.path))} is a copy of it and is left out"))
     return list(kept.values())
-
-
-def read_object(path: Path, notes: list[str] | None = None) -> dict[str, Any]:
-    """The object in a JSON file; an empty one, and a note, where there is none."""
-    notes = [] if notes is None else notes
-    if not path.exists():
-        notes.append(f"no {path.name}")
-        return {}
-    try:
-        value = clean(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError):
-        notes.append(f"{path.name} is damaged: it is not JSON")
-        return {}
-    if not isinstance(value, dict):
-        notes.append(f"{path.name} is damaged: it holds no object")
-        return {}
-    return value
 
 
 def _read_lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
@@ -278,18 +263,6 @@ def finite(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) <= _LARGEST else None
-
-
-def clean(value: Any) -> Any:
-    """Text without lone surrogates, which JSON and file names may hold and UTF-8 may not."""
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case dict():
-            return {clean(key): clean(item) for key, item in value.items()}
-        case list():
-            return [clean(item) for item in value]
-    return value
 
 
 def mapping(value: object) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scornn import durable
 from scornn.report import figures, style
 from scornn.report.page import Figure, Figures, Heading, Prose, Section, Table, words
-from scornn.report.runs import finite, mapping, read_object
+from scornn.report.runs import finite, mapping
 
 UTTERANCES = 3
 MOST_BYTES = 8_000_000
@@ -135,7 +136,7 @@ def _rate(sound: bytes | None) -> int:
 
 def _read(run: Path) -> dict[str, Any]:
     """``scores.json``, empty where there is none that can be read."""
-    return read_object(run / "audio" / "scores.json")
+    return durable.read_object(run / "audio" / "scores.json")
 
 
 def _refusals(content: dict[str, Any]) -> list[str]:

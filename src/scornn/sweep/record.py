@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from scornn import plugins
+from scornn import durable, plugins
 from scornn.errors import DataError, UsageError
-from scornn.report.runs import Run, Series, finite, mapping, read_object
+from scornn.report.runs import Run, Series, finite, mapping
 from scornn.report.runs import read as read_run
 from scornn.report.settings import differing, setting_name
 from scornn.sweep.plan import FILE, JOURNAL, Plan, axes, with_plugins
@@ -104,7 +104,7 @@ def to_json(record: Record) -> str:
 def made(path: Path, results: Path) -> dict[Path, str]:
     """A sweep, or those in the ``OUT`` of `scornn reproduce`: the files ``results/sweeps/NAME.json``, to be written."""
     found = [path] if (path / FILE).is_file() else sorted(file.parent for file in path.glob(f"sweeps/*/{FILE}"))
-    if found and read_object(path / "plan.json").get("scale") == "smoke":
+    if found and durable.read_object(path / "plan.json").get("scale") == "smoke":
         raise UsageError(f"{path} holds sweeps of the scale smoke: they are no result")
     files = {}
     for directory in found:
