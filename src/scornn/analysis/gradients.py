@@ -54,7 +54,7 @@ def gradient_norms(model: SequenceModel, batch: Batch, loss: Loss | None = None)
             _, state = layer(x.unsqueeze(0), state)
             h = state[0] if isinstance(state, tuple) else state
             states.append(h if h.requires_grad else h.requires_grad_())  # of a frozen network it does not
-        outputs = _read(model, states, batch.lengths)
+        outputs = _read(model, states, batch)
         total = (loss or _default_loss)(outputs, batch)
         gradients = torch.autograd.grad(total, states, materialize_grads=True)  # zero after the last step that counts
     return torch.stack([torch.linalg.vector_norm(g[-1]) for g in gradients])
@@ -105,20 +105,16 @@ def task_loss(task: Task) -> Loss:
     return loss
 
 
-def _read(model: SequenceModel, states: list[Tensor], lengths: Tensor | None) -> Tensor:
+def _read(model: SequenceModel, states: list[Tensor], batch: Batch) -> Tensor:
     """What the model's head makes of the top layer's states, as :class:`SequenceModel` reads them."""
-    top = [h[-1] for h in states]
-    if model.read == "last" and lengths is None:
-        h = top[-1]
-    elif model.read == "last" and lengths is not None:
-        h = torch.stack([top[int(length) - 1][k] for k, length in enumerate(lengths)])
-    elif model.read == "mean" and lengths is not None:
-        h = torch.stack([torch.stack(top)[: int(length), k].mean(0) for k, length in enumerate(lengths)])
-    else:
-        h = torch.stack(top).mean(0) if model.read == "mean" else torch.stack(top)
+    h, lengths = torch.stack([state[-1] for state in states]), batch.lengths
+    if model.read == "last":
+        h = h[-1] if lengths is None else h[lengths - 1, torch.arange(batch.size)]
+    elif model.read == "mean":
+        h = h.mean(0) if lengths is None else torch.stack([h[:n, k].mean(0) for k, n in enumerate(lengths.tolist())])
     y: Tensor = model.head(model.layer.readout(h))
     if model.read == "all" and lengths is not None:  # zero in the padding
-        y = y.masked_fill((torch.arange(len(y)).unsqueeze(1) >= lengths.cpu()).unsqueeze(-1).to(y.device), 0)
+        y = y.masked_fill(~batch.valid.unsqueeze(-1), 0)
     return y
 
 
