@@ -178,7 +178,29 @@ def _program(frozen: Frozen) -> bytes:
 
 @torch.no_grad()
 def _compare(network: Network, content: bytes, kind: str) -> float:
-    """The largest difference between the network and the file, run by a fresh process on inputs that it never saw.
+    """The largest difference between the network and the file, run by a fresh process on inputs that it never saw."""
+    cases, expected = _cases(network, kind)
+    with durable.storage_errors(tempfile.gettempdir(), "check a copy in"), tempfile.TemporaryDirectory() as folder:
+        file, given, got = (Path(folder) / name for name in (f"model.{kind}", "cases", "results"))
+        file.write_bytes(content)
+        given.write_bytes(save({name: tensor.contiguous() for name, tensor in cases.items()}))
+        command = [sys.executable, "-W", "ignore", fresh.__file__, kind, str(file), str(given), str(got)]
+        command += filter(plugins.was_run, network.stored.config.plugins)  # the file itself does not say where they lie
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ScornnError(f"the {kind} file does not run in a fresh process: {done.stderr.strip()[-1000:]}")
+        found = load_file(got)
+    if found.keys() != expected.keys() or any(found[name].shape != expected[name].shape for name in expected):
+        raise ScornnError(f"the {kind} file gives outputs of other shapes than the network; nothing was written")
+    errors = [((found[k] - t).abs().max() / t.abs().max().clamp(min=1)).double() for k, t in expected.items()]
+    error = float(torch.stack(errors).max())  # Python's max would lose a NaN
+    if not error <= TOLERANCE:
+        raise ScornnError(f"the {kind} file differs from the network by {error:.2g}, expected at most {TOLERANCE}")
+    return error
+
+
+def _cases(network: Network, kind: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Inputs of every case, and what the network makes of them: of its frozen form, the state too.
 
     Weights alone are those of the network itself, which is run where it has no frozen form.
     """
@@ -207,20 +229,4 @@ def _compare(network: Network, content: bytes, kind: str) -> float:
             results[0] = network(x)
         cases |= {f"{case}.x": x} | {f"{case}.{n}0": s for n, s in zip(frozen.state_names, start, strict=True)}
         expected |= {f"{case}.{number}": result for number, result in enumerate(results)}
-    with durable.storage_errors(tempfile.gettempdir(), "check a copy in"), tempfile.TemporaryDirectory() as folder:
-        file, given, got = (Path(folder) / name for name in (f"model.{kind}", "cases", "results"))
-        file.write_bytes(content)
-        given.write_bytes(save({name: tensor.contiguous() for name, tensor in cases.items()}))
-        command = [sys.executable, "-W", "ignore", fresh.__file__, kind, str(file), str(given), str(got)]
-        command += filter(plugins.was_run, network.stored.config.plugins)  # the file itself does not say where they lie
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ScornnError(f"the {kind} file does not run in a fresh process: {done.stderr.strip()[-1000:]}")
-        found = load_file(got)
-    if found.keys() != expected.keys() or any(found[name].shape != expected[name].shape for name in expected):
-        raise ScornnError(f"the {kind} file gives outputs of other shapes than the network; nothing was written")
-    errors = [((found[k] - t).abs().max() / t.abs().max().clamp(min=1)).double() for k, t in expected.items()]
-    error = float(torch.stack(errors).max())  # Python's max would lose a NaN
-    if not error <= TOLERANCE:
-        raise ScornnError(f"the {kind} file differs from the network by {error:.2g}, expected at most {TOLERANCE}")
-    return error
+    return cases, expected
