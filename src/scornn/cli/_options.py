@@ -111,19 +111,24 @@ def _wrapped(description: str) -> str:
 
 def task_names() -> list[str]:
     """The names of the catalogue of tasks."""
-    return sorted(_entered("tasks", "task"))
+    return sorted(_named("tasks", "@task"))
 
 
 def model_names() -> list[str]:
     """The names of the catalogue of models."""
-    return _entered("nn", "model")
+    return _named("nn", "@model")
 
 
-def _entered(room: str, decorator: str) -> list[str]:
-    """The names of a catalogue, read from its sources: help is given without importing torch."""
-    entry = re.compile(rf'^@{decorator}\(\s*"([^"]+)"', re.MULTILINE)
+def item_names() -> list[str]:
+    """The names of the paper's tables and figures."""
+    return _named("paper", "Item")
+
+
+def _named(room: str, call: str) -> list[str]:
+    """The names that such calls give, read from the sources of a room: help is given without importing torch."""
+    name = re.compile(rf'^\s*{call}\(\s*"([^"]+)"', re.MULTILINE)
     sources = sorted((Path(__file__).parents[1] / room).glob("*.py"))
-    return [name for source in sources for name in entry.findall(source.read_text(encoding="utf-8"))]
+    return [found for source in sources for found in name.findall(source.read_text(encoding="utf-8"))]
 
 
 def filled(text: str) -> str:

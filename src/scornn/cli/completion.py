@@ -8,19 +8,16 @@ Examples:
     scornn completion fish > ~/.config/fish/completions/scornn.fish     once
 """
 
-import re
 from dataclasses import dataclass, fields
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
 from scornn.cli import _shells, commands
-from scornn.cli._options import model_names, option, parse, task_names
+from scornn.cli._options import item_names, model_names, option, parse, task_names
 from scornn.cli._shells import Argument, Command, Takes
 
-_ITEM = re.compile(r'\bItem\(\s*"([^"]+)"')
 _KINDS: dict[str, Takes] = {"FILE": "file", "DIR": "folder", "RUN": "folder", "RUN...": "folder"}
 
 
@@ -66,8 +63,7 @@ def _words(command: str, name: str, metavar: str) -> tuple[str, ...]:
 
         return ACTIONS
     if metavar == "ITEM":
-        source = Path(__file__).parents[1] / "paper" / "items.py"
-        return (*_ITEM.findall(source.read_text(encoding="utf-8")), "all", "record", "page")
+        return (*item_names(), "all", "record", "page")
     if name == "--model":
         return tuple(model_names())
     return ()
