@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,29 @@ def test_another_file_is_other_data(
     write(tmp_path / "mine", train_x=X + (np.arange(N) == 11)[:, None, None])  # the last sequence alone
     assert main(["resume", "run", "--epochs", "2", "--quiet"]) == 4
     assert "was trained on other data" in capsys.readouterr().err
+
+
+def test_files_that_change_while_they_are_mapped_are_refused(tmp_path: Path) -> None:
+    """Training on both would be silent, and a shorter file ends the process by SIGBUS."""
+    folder = write(tmp_path / "mine", train_lengths=LENGTHS, test_lengths=LENGTHS)
+    file = folder / "train_x.npy"
+    made = task_of(folder)
+    first = made.batch("train", 0, 0)
+    os.utime(file, ns=(1, 1))  # touched, but the same
+    file.with_suffix(".other").write_bytes(file.read_bytes())
+    assert torch.equal(made.batch("train", 0, 0).inputs, first.inputs)
+    for other in (X + 1, X[:1]):
+        np.save(file, other)
+        with pytest.raises(DataError, match=r"train_x.npy was changed while it was in use; expected it to stay"):
+            made.batch("train", 0, 0)
+        np.save(file, X)
+        assert torch.equal(made.batch("train", 0, 0).inputs, first.inputs)
+    for replace in (lambda: np.save(file, X + 1), lambda: None):
+        file.unlink()  # the mapping keeps what the name had
+        replace()
+        assert torch.equal(made.batch("train", 0, 0).inputs, first.inputs)
+        if not file.exists():
+            break
 
 
 def test_a_folder_is_a_problem_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

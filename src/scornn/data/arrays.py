@@ -4,10 +4,12 @@
 T steps count, where not all of them do. Whole numbers in ``y`` are classes, one of a sequence (N,) or one of each step
 (N, T); floats are values, (N,) or (N, p) of a sequence, (N, T, p) of each step.
 
-Files are mapped, not read: they may be larger than the memory.
+Files are mapped, not read: they may be larger than the memory. What is written into one shows in the mapping, and where
+one becomes shorter the system ends who reads on: each is looked at again before it is read (:meth:`Source.check`).
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,34 @@ _CHUNK = 1 << 22
 """Numbers that are looked at in one go."""
 
 
+class Source:
+    """A file that is mapped as ``array``, and the sha256 that it has as long as it is read."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self.array = file, _read(file)
+        self._status, self.sha256 = _status(file), durable.sha256_file(file)
+
+    def check(self) -> None:
+        """Refuse another content than the first. Of a file that was deleted or replaced the mapping stays."""
+        now = _status(self._file)
+        if now == self._status or now is None or self._status is None or now[:2] != self._status[:2]:
+            return
+        if now[2] != self._status[2] or durable.sha256_file(self._file) != self.sha256:
+            raise DataError(
+                f"{self._file} was changed while it was in use; expected it to stay as it was. Put it back to go on, "
+                "or give other data a folder of their own"
+            )
+        self._status = now
+
+
+def _status(file: Path) -> tuple[int, ...] | None:
+    """Which file has this name, its size and when it was written; None where there is none."""
+    with suppress(OSError):
+        found = file.stat()
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return None
+
+
 @dataclass(frozen=True)
 class Part:
     """The sequences of one split.
@@ -32,11 +62,18 @@ class Part:
         x: (N, T, m), any real type.
         y: classes (N,) or (N, T), values (N, p) or (N, T, p).
         lengths: (N,) int64 from 1 to T, or None where every step counts.
+        sources: the files that these are of, by their names.
     """
 
     x: NDArray[Any]
     y: NDArray[Any]
     lengths: NDArray[np.int64] | None
+    sources: Mapping[str, Source]
+
+    def check(self) -> None:
+        """Refuse files that have changed."""
+        for source in self.sources.values():
+            source.check()
 
     @property
     def classes(self) -> bool:
@@ -68,8 +105,8 @@ def load(folder: Path) -> tuple[dict[str, Part], dict[str, str]]:
         for file, form, expected in zip(_files(folder, split), _forms(part), _forms(parts["train"]), strict=False):
             if form != expected:
                 raise DataError(f"{file}: found {form}, but training has {expected}; expected the same")
-    files = [file for split in given for file in _files(folder, split) if file.exists()]
-    return parts, {file.name: f"sha256 {durable.sha256_file(file)}" for file in files}
+    sources = {name: source for part in parts.values() for name, source in part.sources.items()}
+    return parts, {name: f"sha256 {source.sha256}" for name, source in sources.items()}
 
 
 def class_count(folder: Path, parts: Mapping[str, Part]) -> int:
@@ -101,7 +138,8 @@ def _forms(part: Part) -> tuple[str, str]:
 
 def _read_part(folder: Path, split: str) -> Part:
     x_file, y_file, lengths_file = _files(folder, split)
-    x, y = _read(x_file), _read(y_file)
+    sources = {file.name: Source(file) for file in (x_file, y_file)}
+    x, y = (source.array for source in sources.values())
     x = x[:, :, np.newaxis] if x.ndim == 2 else x
     if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "biuf":
         raise DataError(
@@ -116,7 +154,11 @@ def _read_part(folder: Path, split: str) -> Part:
             f"{y_file}: found {y.dtype} of shape {y.shape}; expected classes as integers ({N},), at every step "
             f"({N}, {T}), or values as floats ({N}, p), at every step ({N}, {T}, p)"
         )
-    part = Part(x, y, _read_lengths(lengths_file, N, T) if lengths_file.exists() else None)
+    lengths = None
+    if lengths_file.exists():
+        sources[lengths_file.name] = source = Source(lengths_file)
+        lengths = _lengths(lengths_file, source.array, N, T)
+    part = Part(x, y, lengths, sources)
     _check_finite(x_file, part, x)
     _check_finite(y_file, part, y)
     return part
@@ -136,8 +178,7 @@ def _read(file: Path) -> NDArray[Any]:
         raise DataError(f"{file}: expected an array of numbers, as numpy.save writes it: {error}") from None
 
 
-def _read_lengths(file: Path, N: int, T: int) -> NDArray[np.int64]:
-    lengths = np.array(_read(file))
+def _lengths(file: Path, lengths: NDArray[Any], N: int, T: int) -> NDArray[np.int64]:
     if lengths.shape != (N,) or lengths.dtype.kind not in "iu":
         raise DataError(f"{file}: found {lengths.dtype} of shape {lengths.shape}; expected integers ({N},)")
     if lengths.min() < 1 or lengths.max() > T:
