@@ -140,7 +140,7 @@ def test_a_refusal_changes_nothing(name: str, run: Path, capsys: pytest.CaptureF
     ("argv", "code"),
     [
         (["resume", "run", "--tensorboard", "on"], 2),
-        (["train", "copying", "--start-from", "run", "--out", "new", "--threads", "1"], 2),
+        (["train", "copying", "--start-from", "run", "--out", "new", "--threads", "1", "--hidden", "3"], 2),
         (["resume", "run", "--data", "nowhere"], 3),
     ],
 )
