@@ -85,6 +85,30 @@ def test_bytes_that_are_no_text_are_refused(argv: list[str], capsys: pytest.Capt
     assert not list(Path().iterdir())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_place_that_is_no_text_is_refused_where_a_run_would_keep_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkdir(b"\xff")
+    monkeypatch.chdir(os.fsdecode(b"\xff"))
+    Path("data").mkdir()
+    assert main(["train", "copying", *TINY, "--data", "data", "--out", "run"]) == 2
+    assert "it is not UTF-8; give a folder another name" in capsys.readouterr().err
+    assert not Path("run").exists()
+    assert main(["train", "copying", *TINY, "--quiet", "--out", "."]) == 2
+    assert main(["train", "copying", *TINY, "--quiet", "--out", "run"]) == 0
+    files = {file: file.read_bytes() for file in Path("run").rglob("*") if file.is_file()}
+    assert main(["resume", "run", "--data", "data", "--iterations", "4", "--quiet"]) == 2
+    assert "it is not UTF-8" in capsys.readouterr().err
+    assert files == {file: file.read_bytes() for file in Path("run").rglob("*") if file.is_file()}
+    Path("data").rmdir()
+    for file in Path("run").iterdir():
+        file.rename(file.name)
+    Path("run").rmdir()  # the run is where we are now, under a name that is no text
+    assert main(["train", "copying", *TINY, "--quiet", "--start-from", ".", "--out", "../begun"]) == 0
+    assert json.loads(Path("../begun/config.json").read_text())["start"].startswith("\N{REPLACEMENT CHARACTER}/step-3/")
+
+
 def test_a_byte_order_mark_is_no_part_of_the_file() -> None:
     Path("a.toml").write_bytes(b"\xef\xbb\xbfseed = 1\n")
     assert read(Path("a.toml")) == {"seed": 1}

@@ -153,6 +153,15 @@ def test_nan_in_json_is_refused_as_a_value(small: Small, tmp_path: Path) -> None
         build(read(tmp_path / "a.json"))
 
 
+def test_half_a_character_is_refused_before_it_is_written(small: Small) -> None:
+    """JSON can spell it, and no file can hold it."""
+    table = json.loads(to_json(small()).replace('"data": null', '"data": "a\\ud800"'))
+    with pytest.raises(UsageError, match=r"data = 'a\\ud800': it is not UTF-8"):
+        build(table)
+    with pytest.raises(UsageError, match=r"sizes = .* is not UTF-8"):
+        convert({"sizes": [{"a": "\udcff"}]}, Lists)
+
+
 @given(st.floats(min_value=1e-300, max_value=10, exclude_min=True), st.integers(0, (1 << 32) - 1))
 def test_written_and_read_a_config_is_the_same(lr: float, seed: int) -> None:
     table: dict[str, Any] = {

@@ -1,6 +1,7 @@
 """Beginning with the weights of another run in place of freshly drawn ones: ``--start-from``."""
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +56,8 @@ def label(source: Path, stored: Stored) -> str:
     for name, tensor in sorted(stored.tensors.items()):
         digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
     averaged = "-averaged" if stored.weights == "average" else ""
-    return f"{source.resolve().name}/step-{stored.step}{averaged}/{digest.hexdigest()[:16]}"
+    run = os.fsencode(source.resolve().name).decode(errors="replace")  # a name may be bytes of no encoding
+    return f"{run}/step-{stored.step}{averaged}/{digest.hexdigest()[:16]}"
 
 
 def begin_with(stored: Stored, config: Config, engine: Engine) -> None:

@@ -17,7 +17,7 @@ from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageEr
 from scornn.tasks.contract import fingerprint
 from scornn.train import board, checkpoint, distributed, progress, provenance, watch
 from scornn.train.begin import begin_with, find_start
-from scornn.train.config import Config, to_json, to_table
+from scornn.train.config import Config, build, to_json, to_table
 from scornn.train.engine import Engine, Weights, make_task
 from scornn.train.loop import Trainer
 from scornn.train.progress import Figures, Shown, Silent
@@ -93,12 +93,15 @@ def resume(
             f"{path} ended before the weights of {config.start}, which it starts from, were saved in it; "
             "train it again with --start-from"
         )
+    changed: dict[str, Any] = {}
     if steps is not None or epochs is not None:
-        config = msgspec.structs.replace(config, steps=steps, epochs=epochs, stop_when={})
+        changed |= {"steps": steps, "epochs": epochs, "stop_when": {}}
     if data is not None:
-        config = msgspec.structs.replace(config, data=str(data))
+        changed["data"] = str(data)
     if device is not None:
-        config = msgspec.structs.replace(config, device=device)
+        changed["device"] = device
+    if changed:
+        config = build({**to_table(config), **changed})
     check_device(config)
     with closing(distributed.start(config.device)) as world:
         trainer = Trainer(config, _task(config), world)

@@ -6,7 +6,7 @@ Each names the key, the value found and the whole range allowed; an unknown key 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,7 +22,7 @@ def convert(table: Table, type_: type[T]) -> T:
     """The table as a ``type_``, or a :class:`UsageError` that names the key."""
     root = inspect.type_info(type_)
     _check_keys(table, root, (), root)
-    _check_finite(table, (), root)
+    _check_values(table, (), root)
     try:
         return msgspec.convert(table, type_)
     except msgspec.ValidationError as error:
@@ -131,18 +131,25 @@ def _in_words(type_: inspect.Type) -> str:
     return type(type_).__name__.removesuffix("Type").lower()
 
 
-def _check_finite(value: Any, path: tuple[str, ...], root: inspect.Type) -> None:
+def _check_values(value: Any, path: tuple[str, ...], root: inspect.Type) -> None:
+    """Refuse what JSON and UTF-8 cannot write, and msgspec takes."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            _check_finite(item, (*path, str(key)), root)
-    elif not _is_finite(value):
-        raise UsageError(f"{'.'.join(path)} = {value}: expected {_allowed(path, root, None)}")
+            _check_values(item, (*path, str(key)), root)
+        return
+    for leaf in _leaves(value):
+        if isinstance(leaf, float) and not math.isfinite(leaf):
+            raise UsageError(f"{'.'.join(path)} = {value}: expected {_allowed(path, root, None)}")
+        if isinstance(leaf, str) and leaf != leaf.encode(errors="replace").decode():
+            raise UsageError(
+                f"{'.'.join(path)} = {value!a}: it is not UTF-8; give a folder another name, or a link to it"
+            )
 
 
-def _is_finite(value: Any) -> bool:
-    """Whether all numbers of a value are, also those in lists and in tables in lists."""
-    if isinstance(value, Mapping):
-        return all(map(_is_finite, value.values()))
-    if isinstance(value, list | tuple):
-        return all(map(_is_finite, value))
-    return not isinstance(value, float) or math.isfinite(value)
+def _leaves(value: Any) -> Iterator[Any]:
+    """A value, or those in its lists and in tables in lists."""
+    if isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(item)
+    else:
+        yield value
