@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 import scornn
 from scornn.nn import MODELS, Cell, SequenceModel, build
+from scornn.nn.convert import convert
 
 GATED = ("lstm", "gru", "goru")
 ANGLES = ("linear-memory", "memory-blocks")
@@ -108,8 +109,35 @@ class TestTakenAlong:
                 assert torch.equal(layer(x, need_output=False)[1][0], layer(x)[1][0])
             with pytest.raises(TypeError, match="a Half cannot be frozen: it has a forward or a run of its own"):
                 layer.frozen()
-        with pytest.raises(TypeError, match="from_layer takes a layer of one dense matrix, got Half"):
-            Cell.from_layer(layer)
+
+    def test_what_copies_weights_refuses_a_layer_that_computes_more_with_them(self) -> None:
+        class Doubled(scornn.ScoRNN):
+            def run(self, *given: Any, **more: Any) -> Any:
+                output, h_n = super().run(*given, **more)
+                return 2 * output, 2 * h_n
+
+        class Transposed(scornn.ScoRNN):
+            def recurrent_matrix(self, suffix: str) -> torch.Tensor:
+                return super().recurrent_matrix(suffix).mT
+
+        linear: Any = Doubled(3, 6, nonlinearity="identity")
+        own: Any = "it has a forward or a run of its own"
+        copies: dict[str, Any] = {
+            "no cell has the steps of a Doubled": Cell.from_layer,
+            "a ScoRNNCell has not the steps of a Doubled": scornn.ScoRNNCell.from_layer,
+            "convert: no ScoRNN gives the outputs of a Doubled": convert,
+            "from_scornn: no LinearMemory has the states of a Doubled": scornn.LinearMemory.from_scornn,
+            "a Doubled cannot be widened": lambda layer: scornn.widen(layer, 8),
+        }
+        for message, copy in copies.items():
+            with pytest.raises(TypeError, match=f"{message}: {own}"):
+                copy(linear)
+        layer, x = Transposed(3, 6, rho=2), torch.randn(5, 2, 3)
+        torch.testing.assert_close(convert(layer)(x)[0], layer(x)[0])
+        torch.testing.assert_close(layer.frozen()(x)[0], layer(x)[0])
+        for refused in (scornn.ScoRNNCell.from_layer, lambda layer: scornn.widen(layer, 8)):
+            with pytest.raises(TypeError, match="it makes its W in a way of its own"):
+                refused(layer)
 
     @pytest.mark.parametrize("name", [name for name in MODELS if name not in (*GATED, *ANGLES)])
     @torch.no_grad()

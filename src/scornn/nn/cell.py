@@ -71,11 +71,12 @@ class Cell(RecurrentCell):
     @torch.no_grad()
     def from_layer(cls, layer: DenseRecurrentLayer, k: int = 0, direction: int = 0) -> Cell:
         """The cell whose steps are those of layer ``k`` in one direction, 0 for forward and 1 for reverse."""
-        kind = layer.kind if isinstance(layer, DenseRecurrentLayer) and layer.runs_as_described else None
+        name, kind = type(layer).__name__, layer.kind if isinstance(layer, DenseRecurrentLayer) else None
         if kind == "bank":
             raise TypeError("a cell's W would round the angles of a linear memory; layer.frozen() streams by them")
         if kind not in ACTIVATIONS:
-            raise TypeError(f"from_layer takes a layer of one dense matrix, got {type(layer).__name__}")
+            raise TypeError(f"from_layer takes a layer of one dense matrix, got {name}")
+        layer.require_described(f"no cell has the steps of a {name}")
         suffix = suffix_of(layer, k, direction)
         cell, W = cls(), getattr(layer, f"weight_hh{suffix}")
         U, b = layer.input_matrix(suffix), layer.bias_vector(suffix)

@@ -38,7 +38,8 @@ def convert(layer: nn.Module, model: str = "scornn") -> ScoRNN:
         raise TypeError(f"convert: the recurrence of {name} is not one dense matrix, so no ScoRNN gives its outputs")
     if layer.activation not in REAL:
         raise ValueError(f"convert: {name} has the nonlinearity {layer.activation}; ScoRNN has {', '.join(REAL)}")
-    weight = layer.tensor("weight_ih_l0")
+    layer.require_described(f"convert: no ScoRNN gives the outputs of a {name}")
+    weight = layer.like
     more: dict[str, Any] = {
         "device": weight.device,
         "dtype": weight.dtype,
@@ -48,6 +49,9 @@ def convert(layer: nn.Module, model: str = "scornn") -> ScoRNN:
     made = ScoRNN(**layer.settings(), nonlinearity=layer.activation, **more)
     for suffix in layer.suffixes():
         made.set_recurrent_matrix(suffix, getattr(layer, f"weight_hh{suffix}"))
-        for kept in ["weight_ih"] + ["bias"] * layer.bias + ["h0"] * layer.learn_h0:
-            made.tensor(f"{kept}{suffix}").copy_(layer.tensor(f"{kept}{suffix}"))
+        made.tensor(f"weight_ih{suffix}").copy_(layer.input_matrix(suffix))
+        if (b := layer.bias_vector(suffix)) is not None:
+            made.tensor(f"bias{suffix}").copy_(b)
+        if layer.learn_h0:
+            made.tensor(f"h0{suffix}").copy_(layer.tensor(f"h0{suffix}"))
     return made.train(layer.training)

@@ -56,8 +56,7 @@ class FrozenLayer(DenseRecurrentLayer):
         name = type(layer).__name__
         if layer.kind is None:
             raise TypeError(f"a {name} cannot be frozen: its recurrence is no dense matrix, LSTM or GRU")
-        if type(layer).forward is not RecurrentLayer.forward or not layer.runs_as_described:
-            raise TypeError(f"a {name} cannot be frozen: it has a forward or a run of its own")
+        layer.require_described(f"a {name} cannot be frozen")
         if len(set(layer.state_sizes())) > 1:
             raise TypeError(f"an {name} with proj_size has no frozen form: its h is not what its gates make")
         super().__init__(**{**layer.settings(), "dropout": layer.dropout if layer.num_layers > 1 else 0.0})

@@ -141,6 +141,11 @@ class RecurrentLayer(Recurrent):
 
         return FrozenLayer(self, plain=plain)
 
+    def require_described(self, what: str) -> None:
+        """Refuse ``what``, which is made from :attr:`kind` and weights, where they are not all that is computed."""
+        if type(self).forward is not RecurrentLayer.forward or not self.runs_as_described:
+            raise TypeError(f"{what}: it has a forward or a run of its own")
+
     def before_forward(self) -> None:
         """What a model does at the start of each forward."""
 

@@ -223,6 +223,7 @@ class LinearMemory(OrthogonalRecurrentLayer):
                 f"from_scornn: the layer's nonlinearity is {layer.nonlinearity}; only a linear one, identity, is a "
                 "bank of rotations"
             )
+        layer.require_described(f"from_scornn: no LinearMemory has the states of a {type(layer).__name__}")
         weight = layer.tensor("weight_ih_l0")
         matrices = {suffix: layer.recurrent_matrix(suffix) for suffix in layer.suffixes()}
         for W in matrices.values():

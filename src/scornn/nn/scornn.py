@@ -217,6 +217,12 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
         self.bias_start = check_number("bias_start", bias_start)
         self.build(device, dtype)
 
+    def require_cayley(self, what: str) -> None:
+        """Refuse ``what``, which copies A and D, where its class computes something else with them."""
+        self.require_described(what)
+        if type(self).recurrent_matrix is not ScoRNN.recurrent_matrix:
+            raise TypeError(f"{what}: it makes its W in a way of its own")
+
     def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
         """Without an activation by doubling, where that is cheaper than the loop."""
         plain = self.runs_as_described and self.backend == "auto" and batch_sizes is None
@@ -285,6 +291,7 @@ class ScoRNNCell(_ScaledCayley, RecurrentCell):
             raise TypeError(
                 f"from_layer takes a ScoRNN, got {type(layer).__name__}; scornn.nn.Cell has the steps of others"
             )
+        layer.require_cayley(f"a ScoRNNCell has not the steps of a {type(layer).__name__}")
         suffix = suffix_of(layer, k, direction)
         U = layer.input_matrix(suffix)
         cell = cls(

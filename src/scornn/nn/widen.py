@@ -59,6 +59,7 @@ def widen(network: Network, hidden_size: int, *, rho: int | None = None) -> Netw
 
 
 def _layer(layer: ScoRNN, n: int, rho: int | None) -> ScoRNN:
+    layer.require_cayley(f"a {type(layer).__name__} cannot be widened")
     old = layer.hidden_size
     check_sizes(hidden_size=n)
     if n <= old:
