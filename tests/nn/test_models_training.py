@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
 from scornn import optim, tasks
@@ -166,11 +168,41 @@ def test_a_forward_before_the_base_moved_can_still_be_differentiated() -> None:
     torch.testing.assert_close(torch.autograd.grad(before, layer.skew_hh_l0)[0], alone)
 
 
+def test_moving_the_base_of_tensors_that_others_hold_leaves_them_their_W() -> None:
+    """The numbers of a layer may be in shared memory, or lent to it by ``functional_call``."""
+    layer: Any = build("dtriv", 3, 5, rebase_every=1, dtype=torch.float64)
+    x = torch.randn(4, 2, 3, dtype=torch.float64)
+    with torch.no_grad():
+        layer.skew_hh_l0.fill_(0.5)
+    other, state = copy.deepcopy(layer), dict(layer.state_dict(keep_vars=True))
+    other.base_hh_l0, other.skew_hh_l0 = layer.base_hh_l0, layer.skew_hh_l0  # as another process sees them
+    W = layer.weight_hh_l0.detach().clone()
+    for _ in range(2):
+        functional_call(layer, state, (x,))
+    assert not layer.skew_hh_l0.any()
+    for holder in (layer, other):
+        torch.testing.assert_close(holder.weight_hh_l0, W)
+
+    lent = {name: parameter.detach() + 0.5 for name, parameter in layer.named_parameters()}
+    for _ in range(3):  # whose they are, the layer cannot know: it leaves them alone
+        functional_call(layer, lent, (x,))
+    assert lent["skew_hh_l0"].all()
+    torch.testing.assert_close(layer.weight_hh_l0, W)
+
+
+def test_the_base_can_be_moved_in_inference_mode() -> None:
+    layer: Any = build("dtriv", 3, 5)
+    with torch.inference_mode():
+        layer.rebase()
+    layer(torch.randn(4, 2, 3))[0].sum().backward()
+    assert layer.skew_hh_l0.grad.any()
+
+
 @pytest.mark.parametrize("way", ["pruned", "parametrized"])
 def test_the_base_does_not_move_where_A_would_not_follow(way: str) -> None:
     layer: Any = build("dtriv", 3, 5, rebase_every=2)
     if way == "pruned":
-        nn.utils.prune.random_unstructured(layer, "skew_hh_l0", 0.5)
+        prune.random_unstructured(layer, "skew_hh_l0", 0.5)
     else:
         nn.utils.parametrize.register_parametrization(layer, "skew_hh_l0", nn.Identity())
     W = layer.weight_hh_l0.detach()

@@ -110,8 +110,9 @@ class DTriv(ExpRNN):
     Moving it changes neither W nor the outputs, beyond rounding. It happens by itself at the start of every K-th
     forward in training mode with gradients enabled, counted in a buffer, so a run that resumes from a checkpoint moves
     it at the same steps; or whenever :meth:`rebase` is called. Gradient checkpointing, which calls a forward again,
-    counts it once. Inside ``torch.compile`` and torch.func's transforms it is up to the caller. A forward from before
-    a move still has its gradient, at the A that it had.
+    counts it once. Inside ``torch.compile`` and torch.func's transforms, and where ``functional_call`` is given tensors
+    that are no parameters, it is up to the caller. A forward from before a move still has its gradient, at the A that
+    it had.
 
     Starts with B = the start of :class:`ExpRNN` and A = 0. Deviation: each new base is made orthogonal to rounding by
     one Newton–Schulz step in float64, where the authors' program projects by an SVD after some dozens of moves.
@@ -172,7 +173,7 @@ class DTriv(ExpRNN):
         v.zero_()
 
     def recurrent_matrix(self, suffix: str) -> Tensor:
-        B = precise(self.tensor(f"base_hh{suffix}"))
+        B = precise(self.tensor(f"base_hh{suffix}").clone())  # a graph keeps it, and the base may move before backward
         return (B @ precise(super().recurrent_matrix(suffix))).to(self.tensor(f"skew_hh{suffix}").dtype)
 
     @torch.no_grad()
@@ -184,8 +185,9 @@ class DTriv(ExpRNN):
             with full_precision(v):
                 B = self.recurrent_matrix(suffix).double()
                 orthogonal = 1.5 * B - 0.5 * B @ (B.mT @ B)
-            setattr(self, f"base_hh{suffix}", orthogonal.to(v.dtype))  # a graph may still need the old base
-            v.data.zero_()  # nor is it told of the new A, of whose old values it needs none
+            # Both in place: they may be shared with other processes, or lent by torch.func.functional_call.
+            self.tensor(f"base_hh{suffix}").copy_(orthogonal)
+            v.data.zero_()  # a graph is not told of the new A, of whose old values it needs none
         self.forwards.zero_()
 
     def _require_own_A(self) -> None:
@@ -198,6 +200,8 @@ class DTriv(ExpRNN):
         counts = self.training and torch.is_grad_enabled() and not apart
         if counts and self.rebase_every is not None and has_values(self.forwards):
             self._require_own_A()
+            if not all(isinstance(p, nn.Parameter) for p in self.parameters()):
+                return  # lent for this forward: whose A they are is not known
             if int(self.forwards) >= self.rebase_every:
                 self.rebase()
             self.forwards += 1
