@@ -33,6 +33,17 @@ def test_opcheck(name: str, activation: str) -> None:
     torch.library.opcheck(operator, (x.flatten(0, 1)[:8].detach(), h0, W, U, None, activation, sizes, True))
 
 
+@pytest.mark.parametrize("name", ["native", "manual"])
+def test_gradients_lie_as_a_compiler_is_told_however_the_arguments_do(name: str) -> None:
+    if backends()[name] != "available":
+        pytest.skip(backends()[name])
+    x, h0, W, U, b = (a.detach().mT.contiguous().mT if a.dim() > 1 else a.detach() for a in arguments("tanh"))
+    output, needs = torch.randn(T, B, N, dtype=torch.float64), [True] * 5
+    backward = getattr(torch.ops.scornn, f"{name}_backward").default
+    given = (torch.randn_like(output), None, output, x, h0, W, U, b, "tanh", None, False, needs)
+    torch.library.opcheck(backward, given, test_utils="test_faketensor")
+
+
 @pytest.mark.parametrize("activation", activations.ACTIVATIONS)
 @pytest.mark.parametrize("sign", [-0.3, 0.0, 0.3])
 def test_gradient_from_the_state_alone_equals_autograd(activation: str, sign: float) -> None:

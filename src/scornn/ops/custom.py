@@ -88,7 +88,11 @@ def register(
         gradients = backward(everything[:first_kept], everything[first_kept:first_argument], called, needs)
         like = everything[first_kept]
         return gradients_as_declared(
-            [like.new_empty(0) if g is None or not need else g for g, need in zip(gradients, needs, strict=True)]
+            # What empty_gradients promises a compiler, also where an argument lies otherwise: contiguous.
+            [
+                like.new_empty(0) if g is None or not need else g.contiguous()
+                for g, need in zip(gradients, needs, strict=True)
+            ]
         )
 
     def empty_gradients(*everything: Any) -> Any:
