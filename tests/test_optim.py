@@ -13,7 +13,7 @@ from torch.nn.utils import parametrize, prune
 
 import scornn
 from scornn.nn import MODELS
-from scornn.optim import RMSprop, parameter_groups
+from scornn.optim import FLAVOURS, RMSprop, parameter_groups
 
 
 def run(flavour: str, gradients: list[float], lr: float = 0.1) -> list[float]:
@@ -245,3 +245,14 @@ def test_a_gradient_of_zero_moves_nothing_where_subnormals_are_flushed() -> None
     finally:
         torch.set_flush_denormal(False)
     assert torch.equal(p, torch.ones(3))
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_half_precision_in_which_eps_and_small_squares_are_zero(flavour: str) -> None:
+    p = torch.nn.Parameter(torch.ones(3, dtype=torch.float16))
+    optimizer = RMSprop([p], lr=1e-3, flavour=flavour)
+    for _ in range(20):
+        p.grad = torch.tensor([0, 1e-4, 1e-2], dtype=torch.float16)
+        optimizer.step()
+    assert p[0] == 1
+    assert ((p > 0.8) & (p <= 1)).all()

@@ -152,8 +152,9 @@ class RMSprop(_ByGroup):
         else:
             scale = torch._foreach_sqrt(squares)
             torch._foreach_add_(scale, group["eps"])
-        if not group["eps"]:  # a square that has shrunk to zero belongs to a gradient of zero, and 0/0 would be NaN
-            torch._foreach_clamp_min_(scale, [torch.finfo(s.dtype).tiny for s in scale])
+        least = [torch.finfo(s.dtype).tiny for s in scale]
+        if group["eps"] < max(least):  # such an ε is lost, and 0/0, of squares that have shrunk to zero, would be NaN
+            torch._foreach_clamp_min_(scale, least)
         torch._foreach_addcdiv_(params, grads, scale, value=-group["lr"])
 
 
