@@ -623,3 +623,15 @@ def test_packed_sequences_have_a_shape_on_the_meta_device(name: str) -> None:
 def test_what_only_a_head_with_hidden_layers_has(given: Any) -> None:
     with pytest.raises(ValueError, match="depth, norm and dropout are of a head with hidden layers: give its width"):
         SequenceModel(scornn.ScoRNN(1, 4), 2, read="last", **given)
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "options"),
+    [("scornn", "mean", {}), ("scornn", "last", {"nonlinearity": "identity"}), ("linear-memory", "all", {})],
+)
+def test_a_network_is_exported_with_any_number_of_steps(name: str, read: Any, options: dict[str, Any]) -> None:
+    model = SequenceModel(build(name, 1, 32, **options), 2, read=read).eval()
+    steps = {"inputs": {0: torch.export.Dim("T", min=2, max=2000)}}
+    program = torch.export.export(model, (torch.randn(600, 64, 1),), dynamic_shapes=steps).module()
+    for x in (torch.randn(5, 64, 1), torch.randn(700, 64, 1)):
+        torch.testing.assert_close(program(x), model(x), atol=1e-4, rtol=1e-4)

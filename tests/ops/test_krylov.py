@@ -60,3 +60,16 @@ def test_rounding_is_that_of_the_loop() -> None:
     exact = krylov.last_state(x.double(), h0.double(), W.double(), U.double(), None)
     errors = [(h.double() - exact).abs().max() for h in (krylov.last_state(x, h0, W, U, None), layer(x)[1][0].detach())]
     assert errors[0] <= 2 * errors[1]
+
+
+@torch.no_grad()
+def test_one_compiled_graph_serves_every_length() -> None:
+    """Where the doubling would be taken: it is another for each length."""
+    layer, lengths = ScoRNN(1, 32, nonlinearity="identity"), (600, 700, 900)
+    assert all(krylov.pays(steps, 64, 2, 32) for steps in lengths)
+    torch.compiler.reset()
+    last = torch.compile(lambda x: layer(x, need_output="last")[0], dynamic=True, fullgraph=True, backend="eager")
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for steps in lengths:
+            x = torch.randn(steps, 64, 1)
+            torch.testing.assert_close(last(x), layer(x)[0][-1])

@@ -168,7 +168,8 @@ class LinearMemory(OrthogonalRecurrentLayer):
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool, head: Head
     ) -> tuple[Tensor, Tensor]:
         plain = self.backend == "auto" and self.runs_as_described and batch_sizes is None and not reverse
-        convolve = plain and x.dtype.itemsize >= 4 and not under_autocast(x)
+        hidden = torch.compiler.is_compiling() or under_transform() or not has_values(x)  # there is nothing to judge by
+        convolve = plain and x.dtype.itemsize >= 4 and not hidden and not under_autocast(x)
         pays = convolve and convolution_pays(len(x), x.shape[1], x.shape[2], *reversed(head[0].shape))
         weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
         even = _even(x, h0, *weights[1:]) if pays else None
@@ -289,14 +290,11 @@ def schur(W: Tensor) -> tuple[Bank, Tensor]:
 
 
 @torch.no_grad()
-def _even(x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None) -> Tensor | None:
+def _even(x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None) -> Tensor:
     """Which sequences are finite and, from the first step that is not zero, within RANGE.
 
-    None where there are no values to look at. A step counts by what it may add to a unit, the first one with the state
-    before it.
+    A step counts by what it may add to a unit, the first one with the state before it.
     """
-    if torch.compiler.is_compiling() or under_transform() or not has_values(x):
-        return None
     size = x.abs() @ U.abs().amax(0) + (0 if b is None else b.abs().max())
     size[0] += h0.abs().amax(-1)
     first = size.gather(0, (size != 0).byte().argmax(0, keepdim=True))[0]

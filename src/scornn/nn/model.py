@@ -172,5 +172,5 @@ class SequenceModel(nn.Module):
         """The mean of the outputs over the steps of each sequence, ``(B, output_size)``."""
         output = self.layer(sequence)[0]
         padded, lengths = pad_packed_sequence(output) if isinstance(output, PackedSequence) else (output, None)
-        count = len(padded) if lengths is None else lengths.to(padded.device).unsqueeze(-1)
+        count = padded.shape[0] if lengths is None else lengths.to(padded.device).unsqueeze(-1)
         return padded.sum(0) / count

@@ -225,7 +225,8 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
 
     def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
         """Without an activation by doubling, where that is cheaper than the loop."""
-        plain = self.runs_as_described and self.backend == "auto" and batch_sizes is None
+        free = self.backend == "auto" and not torch.compiler.is_compiling()  # it would be another graph for each T
+        plain = self.runs_as_described and free and batch_sizes is None
         linear = plain and self.nonlinearity == "identity"
         inputs = (self.input_size if self.num_layers == 1 else self.output_size) + self.bias
         if not linear or not krylov.pays(len(x), batch, inputs, self.hidden_size) or x.dtype.itemsize < 4:
