@@ -66,6 +66,13 @@ def test_every_kind_of_target_against_a_loop_over_samples(kind: str, ragged: boo
         "all" if every else "last",
         *(("accuracy", "max") if classes else ("mse", "min")),
     )
+    steps = f"{LENGTHS.min()} to {T}" if ragged else f"{T}"
+    wanted = "one of 3 classes" if classes else "1 value" if kind == "a value" else "4 values"
+    counted = np.arange(T) < (LENGTHS if ragged else np.full(N, T))[:, np.newaxis]
+    assert made.in_words == (
+        f"sequences: {N} to train, {N} to test; of {steps} steps; at each 2 numbers, the largest "
+        f"{np.abs(X[counted]).max():.3g}; wanted of each {'step' if every else 'sequence'}: {wanted}"
+    )
     ends = LENGTHS if ragged else np.full(N, T)
     total = count = right = 0.0
     sums: dict[str, list[float]] = {}
@@ -142,8 +149,8 @@ def test_training_is_shuffled_by_seed_and_epoch_and_the_rest_is_not(tmp_path: Pa
         ({"test_y": X[:, 0]}, "test_y.npy: found 2 values a sequence, but training has classes a sequence"),
         ({"train_y": np.zeros(N - 1, int)}, r"train_y.npy: found int64 of shape \(11,\); expected classes"),
         ({"train_y": np.zeros((N, T, 2), int)}, "train_y.npy: found int64"),
-        ({"train_y": np.array(["a"] * N)}, "train_y.npy: found <U1"),
-        ({"train_y": np.full(N, -1)}, "train_y.npy: found the class -1; expected classes from 0 on"),
+        ({"train_y": np.array(["a"] * N)}, "train_y.npy: found <U1.* return_inverse=True"),
+        ({"train_y": np.full(N, -1)}, "train_y.npy: found the class -1; expected classes from 0 on; .*return_inverse"),
         (both(np.zeros(N, int)), "train_y.npy: found classes up to 0 and 12 targets; expected at least two"),
         (both(np.arange(N) * 1000), "classes up to 11000 .* saved as floats"),
         ({"train_lengths": np.zeros(N, int)}, "train_lengths.npy: found 0 to 0; expected 1 to 5"),
@@ -173,7 +180,7 @@ def test_files_that_are_no_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(DataError, match=r"train_x.npy: expected an array of numbers"):
             task_of(folder)
     np.save(folder / "train_x.npy", np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match=r"train_x.npy: expected an array of numbers"):
+    with pytest.raises(DataError, match=r"train_x.npy: expected an array of numbers.* are padded to one"):
         task_of(folder)
     (folder / "train_x.npy").unlink()
     with pytest.raises(DataError, match=r"train_x.npy is missing; expected x and y of train and of test"):
@@ -194,6 +201,9 @@ def test_from_files_to_a_network(
     folder = write(tmp_path / "mine", train_x=x[:160], train_y=y[:160], test_x=x[160:], test_y=y[160:])
     options = ["--data", "mine", "--hidden", "8", "--threads", "1", "--tensorboard", "off", "--out", "run"]
     assert main(["train", "arrays", *options, "--epochs", "1"]) == 0
+    read = "sequences: 160 to train, 40 to test; of 8 steps; at each 1 number, the largest "
+    assert read in capsys.readouterr().out
+    assert read in Path("run/log.txt").read_text()
     assert main(["resume", "run", "--epochs", "30", "--quiet", "--tensorboard", "off"]) == 0
     summary = json.loads(Path("run/summary.json").read_text())
     assert summary["finished"] is True

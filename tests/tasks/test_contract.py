@@ -23,7 +23,7 @@ class Own(Task):
 
     def __init__(self, **changes: Any) -> None:
         self.changes = changes
-        for name in ("input_size", "output_size", "read", "goal", "splits", "headline", "baseline"):
+        for name in ("input_size", "output_size", "read", "goal", "splits", "headline", "baseline", "in_words"):
             if name in changes:
                 setattr(self, name, changes[name])
 
@@ -60,6 +60,7 @@ def test_one_that_keeps_it() -> None:
     ("changes", "said"),
     [
         ({"read": "first"}, "read = 'first'; expected one of all, last"),
+        ({"in_words": 3}, "in_words is 3, int; expected a str"),
         ({"goal": "more"}, "goal = 'more'; expected one of max, min"),
         ({"splits": ("train",)}, "expected train and test among them"),
         ({"headline": "f1"}, r"measure\(\) has no f1; expected loss and the headline"),

@@ -10,7 +10,7 @@ one becomes shorter the system ends who reads on: each is looked at again before
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ SPLITS = ("train", "valid", "test")
 _NAMES = ("x", "y", "lengths")
 _CHUNK = 1 << 22
 """Numbers that are looked at in one go."""
+_NUMBERED = "; numpy.unique(labels, return_inverse=True)[1] numbers labels of any kind"
 
 
 class Source:
@@ -63,12 +64,14 @@ class Part:
         y: classes (N,) or (N, T), values (N, p) or (N, T, p).
         lengths: (N,) int64 from 1 to T, or None where every step counts.
         sources: the files that these are of, by their names.
+        largest: of the numbers that count in x, by their size.
     """
 
     x: NDArray[Any]
     y: NDArray[Any]
     lengths: NDArray[np.int64] | None
     sources: Mapping[str, Source]
+    largest: float = 0.0
 
     def check(self) -> None:
         """Refuse files that have changed."""
@@ -115,7 +118,8 @@ def class_count(folder: Path, parts: Mapping[str, Part]) -> int:
     for split, part in parts.items():
         for labels in part.targets():
             if (least := int(labels.min())) < 0:
-                raise DataError(f"{_files(folder, split)[1]}: found the class {least}; expected classes from 0 on")
+                file = _files(folder, split)[1]
+                raise DataError(f"{file}: found the class {least}; expected classes from 0 on{_NUMBERED}")
             largest = max(largest, int(labels.max()))
     targets = parts["train"].y.size
     if not 1 <= largest <= targets:
@@ -153,15 +157,16 @@ def _read_part(folder: Path, split: str) -> Part:
         raise DataError(
             f"{y_file}: found {y.dtype} of shape {y.shape}; expected classes as integers ({N},), at every step "
             f"({N}, {T}), or values as floats ({N}, p), at every step ({N}, {T}, p)"
+            + (_NUMBERED if y.dtype.kind not in "biuf" else "")
         )
     lengths = None
     if lengths_file.exists():
         sources[lengths_file.name] = source = Source(lengths_file)
         lengths = _lengths(lengths_file, source.array, N, T)
     part = Part(x, y, lengths, sources)
-    _check_finite(x_file, part, x)
-    _check_finite(y_file, part, y)
-    return part
+    if y.dtype.kind == "f":
+        _largest(y_file, part, y)
+    return replace(part, largest=_largest(x_file, part, x))
 
 
 def _read(file: Path) -> NDArray[Any]:
@@ -175,7 +180,11 @@ def _read(file: Path) -> NDArray[Any]:
     except OSError:
         raise
     except Exception as error:  # over damaged files NumPy fails in every way
-        raise DataError(f"{file}: expected an array of numbers, as numpy.save writes it: {error}") from None
+        ragged = "; sequences of different lengths are padded to one, and their lengths are saved beside them"
+        raise DataError(
+            f"{file}: expected an array of numbers, as numpy.save writes it: {error}"
+            + (ragged if "objects" in str(error) else "")
+        ) from None
 
 
 def _lengths(file: Path, lengths: NDArray[Any], N: int, T: int) -> NDArray[np.int64]:
@@ -186,18 +195,22 @@ def _lengths(file: Path, lengths: NDArray[Any], N: int, T: int) -> NDArray[np.in
     return lengths.astype(np.int64)
 
 
-def _check_finite(file: Path, part: Part, array: NDArray[Any]) -> None:
-    """Whatever stands after the end of a sequence is not looked at."""
-    for rows in _pieces(array) if array.dtype.kind == "f" else ():
-        bad = ~(np.abs(array[rows]) <= np.finfo(np.float32).max)  # networks take float32
+def _largest(file: Path, part: Part, array: NDArray[Any]) -> float:
+    """The largest number by its size, if all are finite. What stands after the end of a sequence is not looked at."""
+    largest = 0.0
+    for rows in _pieces(array):
+        piece = array[rows]
+        size = np.abs(piece if piece.dtype.kind == "f" else piece.astype(np.float64))
         if array.ndim == 3:
-            bad &= part.counts(rows, array.shape[1])[:, :, np.newaxis]
-        if bad.any():
+            size[~part.counts(rows, array.shape[1])] = 0
+        if (bad := ~(size <= np.finfo(np.float32).max)).any():  # networks take float32
             row = rows.start + int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))
             raise DataError(
                 f"{file}: sequence {row}, counted from 0, holds NaN, infinity or a number beyond float32; expected "
                 "finite numbers"
             )
+        largest = max(largest, float(size.max()))
+    return largest
 
 
 def _pieces(array: NDArray[Any]) -> Iterator[slice]:

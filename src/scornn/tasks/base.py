@@ -92,6 +92,9 @@ class Task(ABC):
     about: str = ""
     """What a reader must know to read its figures; ``{steps}`` stands for the length T, or nothing."""
 
+    in_words: str = ""
+    """What was found in the data, in a line for who trains on them."""
+
     def __init__(self, config: Any, seed: int, data: Path | None = None) -> None:
         self.config, self.seed = config, seed
 

@@ -25,6 +25,8 @@ def check(task: Task) -> None:
     for member in ("input_size", "output_size"):
         if type(found := getattr(task, member, None)) is not int or found < 1:
             raise UsageError(f"the task {task.name}: {member} is {_typed(found)}; expected an int from 1 on")
+    if not isinstance(task.in_words, str):
+        raise UsageError(f"the task {task.name}: in_words is {_typed(task.in_words)}; expected a str")
     baseline = getattr(task, "baseline", "not there")
     if baseline is not None and (not isinstance(baseline, int | float) or not math.isfinite(baseline)):
         raise UsageError(f"the task {task.name}: baseline is {_typed(baseline)}; expected a finite float, or None")

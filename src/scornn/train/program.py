@@ -267,7 +267,8 @@ def _open(trainer: Trainer, run: Run | None, saved: checkpoint.Checkpoint | None
         checkpoint.prune(run.checkpoints, {step for step in checkpoint.steps(run.checkpoints) if step <= saved.step})
     run.truncate_metrics(saved.state["metrics_bytes"] if saved else 0)
     durable.write_text(run.path / "config.json", to_json(trainer.config))
-    trainer.say(_first_line(trainer, run.path))
+    for line in filter(None, (trainer.task.in_words, _first_line(trainer, run.path))):
+        trainer.say(line)
 
 
 def _first_line(trainer: Trainer, path: Path) -> str:
