@@ -326,9 +326,25 @@ def test_a_wider_network_may_start_from_the_weights_of_a_run(
     other = small(model__hidden=9, model__options__rho=2)
     with pytest.raises(UsageError, match=r"options\.rho: D has 3 entries −1 and grows by 3: expected 3\.\.6 when"):
         program.start(other, tmp_path / "third", start_from=tmp_path / "first", quiet=True)
-    with pytest.raises(UsageError, match="a network of n = 6; expected 5, or --hidden 6 or more"):
+    with pytest.raises(UsageError, match="a network of n = 6; expected 5, or --hidden 6, or more"):
         program.start(small(model__hidden=5), tmp_path / "third", start_from=tmp_path / "first", quiet=True)
     assert not (tmp_path / "third").exists()
+
+
+def test_only_a_size_that_was_chosen_widens(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not the one of a preset, where --hidden was forgotten."""
+    monkeypatch.chdir(tmp_path)
+    start(small(), Path("first"))
+    again = ["train", "--start-from", "first", "--threads", "1", "--tensorboard", "off", "--quiet", "--out"]
+    assert main([*again, "preset", "copying", "--length", "5", "--iterations", "1"]) == 2
+    assert "a network of n = 6; expected 190, or --hidden 6, or more to widen it" in capsys.readouterr().err
+    assert not Path("preset").exists()
+    assert main([*again, "same", "--config", "first/config.json"]) == 0
+    wider = ["--config", "first/config.json", "--hidden", "9", "--rho", "4"]
+    assert main([*again, "wider", *wider]) == 0
+    assert json.loads(Path("wider/config.json").read_text())["model"]["hidden"] == 9
 
 
 def test_what_a_run_cannot_start_from(small: Small, tmp_path: Path) -> None:

@@ -133,6 +133,7 @@ def main(argv: list[str]) -> int:
         Path(flags.out) if flags.out else None,
         start_from=Path(flags.start_from) if flags.start_from else None,
         start_weights=flags.start_weights,
+        widen=lookup(given, "model.hidden") is not None,  # a size that nobody chose is the preset's
         quiet=flags.quiet,
         tensorboard=wanted(flags.tensorboard),
     )

@@ -17,8 +17,13 @@ from scornn.train.engine import Engine, Weights, build_model
 from scornn.train.weights import Stored, find
 
 
-def find_start(source: Path | None, config: Config, weights: Weights) -> tuple[Config, Stored | None]:
-    """The newest weights of another run, and the config that names them; nothing where no source is given."""
+def find_start(
+    source: Path | None, config: Config, weights: Weights, *, widen: bool = True
+) -> tuple[Config, Stored | None]:
+    """The newest weights of another run, and the config that names them; nothing where no source is given.
+
+    ``widen``: whether they may be of fewer units than the config's.
+    """
     if source is None:
         if config.start is not None:
             raise UsageError(f"start = {config.start}: expected --start-from with the run that has these weights")
@@ -35,10 +40,9 @@ def find_start(source: Path | None, config: Config, weights: Weights) -> tuple[C
         raise UsageError(f"--start-from {source}: a network of {there}; expected one of {config.model.name}")
     n, expected = stored.config.model.hidden, config.model.hidden
     grows = config.model.name == "scornn"
-    if n > expected or (n < expected and not grows):
-        raise UsageError(
-            f"--start-from {source}: a network of n = {n}; expected {expected}, or --hidden {n}{' or more' * grows}"
-        )
+    if n > expected or (n < expected and not (grows and widen)):
+        fits = f"--hidden {n}{', or more to widen it' * grows}"
+        raise UsageError(f"--start-from {source}: a network of n = {n}; expected {expected}, or {fits}")
     options = [model.options for model in (stored.config.model, config.model)]
     follows = {"rho"} if n < expected else set()  # D keeps the signs that it has and gets those that are missing
     keys = (options[0].keys() | options[1].keys()) - follows

@@ -49,17 +49,19 @@ def start(
     *,
     start_from: Path | None = None,
     start_weights: Weights = "raw",
+    widen: bool = True,
     quiet: bool = False,
     tensorboard: bool | None = None,
     display: Display | None = None,
 ) -> Result:
     """Train a config in a new run directory, from its seed or from the newest weights of another run.
 
+    ``widen``: whether these may be of a scoRNN of fewer units.
     Under torchrun a run of the same config is taken up where it stands, so that a restarted job goes on by
     itself.
     """
     write_board = board.wanted(tensorboard)
-    config, stored = find_start(start_from, config, start_weights)
+    config, stored = find_start(start_from, config, start_weights, widen=widen)
     check_device(config)
     with closing(distributed.start(config.device)) as world:
         trainer = Trainer(config, _task(config), world)  # refuses data, sizes and options before a directory is made
