@@ -216,6 +216,12 @@ def test_a_model_without_recurrent_parameters_has_one_group() -> None:
     assert [group["name"] for group in parameter_groups(nn.Linear(2, 2), 1e-3, 1e-4)] == ["rest"]
 
 
+@pytest.mark.parametrize("given", [[scornn.ScoRNN(3, 5)], scornn.ScoRNN(3, 5).parameters()])
+def test_groups_are_of_a_module(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"model is a module, such as torch.nn.ModuleList.*; got (list|generator)"):
+        parameter_groups(given, lr=1e-3, recurrent_lr=1e-4)
+
+
 def test_frozen_parameters_are_left_out() -> None:
     layer = scornn.ScoRNN(3, 5)
     layer.bias_l0.requires_grad_(False)

@@ -236,6 +236,8 @@ class StiefelStep(_ByGroup):
 
 def recurrent_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that make recurrent matrices, by name: the free numbers of A, and their like in other models."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a module, such as torch.nn.ModuleList([layer, head]); got {type(model).__name__}")
     found = _parameters_named_by(model, lambda module: module.recurrent_parameter_names())
     for prefix, module in model.named_modules():
         if isinstance(module, ParametrizationList) and any(isinstance(p, ScaledCayley) for p in module):
@@ -261,7 +263,7 @@ def parameter_groups(
     Every trained parameter is in exactly one of them. An empty group is left out.
 
     Args:
-        model: any module with recurrent layers in it.
+        model: any module with recurrent layers in it; of several, ``torch.nn.ModuleList([layer, head])``.
         lr: of the input and output weights.
         recurrent_lr: of A, and of its like in other models.
         bias: the group of the bias b inside the recurrence. The authors' program puts it into the ``rest``. As a
