@@ -275,6 +275,14 @@ class TestInverse:
         assert A.dtype == D.dtype == torch.float32
         torch.testing.assert_close(scaled_cayley(A, D), W, rtol=0, atol=1e-5)
 
+    def test_the_repair_that_a_refusal_names_keeps_the_matrix(self) -> None:
+        """The Q of a QR factorisation would turn every column of a wrong sign around."""
+        W = scaled_cayley(random_skew(9), signs(9, 4)) + 1e-4 * torch.randn(9, 9, dtype=torch.float64)
+        with pytest.raises(ValueError, match=r"left, _, right = torch\.linalg\.svd\(W\) and left @ right give"):
+            inverse_scaled_cayley(W)
+        left, _, right = torch.linalg.svd(W)
+        torch.testing.assert_close(scaled_cayley(*inverse_scaled_cayley(left @ right)), W, rtol=0, atol=1e-3)
+
     @pytest.mark.parametrize(
         ("W", "message"),
         [

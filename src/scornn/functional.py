@@ -226,7 +226,7 @@ def require_orthogonal(W: Tensor, what: str) -> None:
     if not error <= tolerance:
         raise ValueError(
             f"{what}: W is not orthogonal: ‖WᵀW − I‖_F = {error:.3g}, expected at most {tolerance:.3g} "
-            f"for n={n} in {W.dtype}; torch.linalg.qr(W).Q is the usual repair"
+            f"for n={n} in {W.dtype}; left, _, right = torch.linalg.svd(W) and left @ right give the nearest that is"
         )
 
 

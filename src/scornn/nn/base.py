@@ -122,7 +122,8 @@ class RecurrentMatrix(Recurrent):
             warnings.warn(
                 f"{', '.join(prefix + name for name in found)}: these are the names of a torch.nn.RNN, not of {kind}. "
                 "To convert one: copy weight_ih_l{k}"
-                + ("; assign weight_hh_l{k} = torch.linalg.qr(W).Q, where a model takes it, as ScoRNN does" * made)
+                + ("; assign weight_hh_l{k} = left @ right of left, _, right = torch.linalg.svd(W)" * made)
+                + (", the nearest orthogonal matrix, where a model takes it, as ScoRNN does" * made)
                 + "; copy bias_ih_l{k} + bias_hh_l{k} to bias_l{k} (modReLU adds it to |z|, other nonlinearities to z)",
                 stacklevel=2,
             )
