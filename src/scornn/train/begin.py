@@ -50,7 +50,7 @@ def find_start(
         progress.warn(f"--start-from {source} was trained with another model.options.{', model.options.'.join(other)}")
     found = label(source, stored)
     if config.start not in (None, found):
-        raise UsageError(f"start = {config.start}, but --start-from {source} has {found}")
+        raise UsageError(f"start = {config.start}, but --start-from {source} has {found}; --set start=null takes them")
     return msgspec.structs.replace(config, start=found), stored
 
 
