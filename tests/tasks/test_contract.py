@@ -95,6 +95,44 @@ def test_what_breaks_it_is_named(changes: dict[str, Any], said: str) -> None:
         check(Own(**changes))
 
 
+class Means(Own):
+    """Whose loss is one over the batch."""
+
+    def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
+        return F.cross_entropy(outputs, batch.targets), self.changes.get("count", batch.size)
+
+    def measure(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
+        right = outputs.argmax(-1) == batch.targets
+        loss = F.cross_entropy(outputs, batch.targets, reduction="sum").item()
+        return {
+            "loss": (loss, batch.size),
+            "accuracy": (float(right.float().mean()), self.changes.get("of", batch.size)),
+        }
+
+
+def test_a_mean_in_place_of_a_sum_is_refused() -> None:
+    """Its count would divide it once more: a loss far below the baseline, before anything is learned."""
+    even = {"inputs": torch.zeros(5, 4, 1), "targets": torch.tensor([0, 1, 0, 0])}
+    with pytest.raises(
+        UsageError, match=r"loss\(\) is a mean, 0\.6931 of .* 1\.386 of .*; expected the sum, of which 3"
+    ):
+        check(Means(of=1))
+    with pytest.raises(UsageError, match=r"loss\(\) is a mean, .*; expected the sum, of which 4 is the count"):
+        check(Means(of=1, **even))
+    with pytest.raises(UsageError, match=r"measure\(\)\['accuracy'\] is a mean, 0\.75 of the first .* which 4 is the"):
+        check(Means(count=1, **even))
+    check(Means(of=1, count=1, **even))  # a mean of one: batches weigh the same
+    check(Own(**even))
+
+
+def test_a_batch_that_has_no_halves_is_taken_as_it_is() -> None:
+    class Whole(Own):
+        def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
+            return F.cross_entropy(outputs + torch.zeros(3, 1), batch.targets, reduction="sum"), batch.size
+
+    check(Whole())
+
+
 def test_lengths_are_part_of_the_fingerprint() -> None:
     lengths = ([5, 1, 2], [5, 1, 3], None)
     found = [Own(lengths=own).fingerprint()["test"] for own in lengths]

@@ -1,6 +1,7 @@
 """What every task promises, looked at before a run is made and in each batch: one that breaks it is refused."""
 
 import math
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -93,6 +94,34 @@ def _check_split(task: Task, split: str) -> None:
             raise UsageError(
                 f"the task {task.name}: measure()[{name!r}] is {pair!r}; expected two numbers, sum and count"
             )
+    if batch.size > 1:
+        _check_sums(task, outputs, batch)
+
+
+def _check_sums(task: Task, outputs: Tensor, batch: Batch) -> None:
+    """Refuse a mean in place of a sum: divided by its count once more, it would look better than it is.
+
+    The means of both halves add up to two of the whole, and their counts to one.
+    """
+    whole: dict[str, tuple[float, float]] = {}
+    halves: list[dict[str, tuple[float, float]]] = []
+    with suppress(Exception):  # a batch with fields of its own may have no halves
+        halves = [_pairs(task, outputs[..., rank::2, :], batch.shard(rank, 2, task.read)) for rank in (0, 1)]
+        whole = _pairs(task, outputs, batch)
+    for name, (total, count) in whole.items():
+        parts, counts = (sum(half.get(name, (math.nan, math.nan))[k] for half in halves) for k in (0, 1))
+        if abs(parts - 2 * total) < abs(total) / 4 and counts == count:
+            raise UsageError(
+                f"the task {task.name}: {name} is a mean, {total:.4g} of the first batch and {parts:.4g} of its two "
+                f"halves together; expected the sum, of which {count} is the count"
+            )
+
+
+def _pairs(task: Task, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
+    """Sum and count of the loss and of every metric, by what gives them."""
+    total, count = task.loss(outputs, batch)
+    measured = task.measure(outputs, batch)
+    return {"loss()": (float(total), count), **{f"measure()[{name!r}]": pair for name, pair in measured.items()}}
 
 
 def _check_batch(task: Task, where: str, batch: Batch) -> None:
