@@ -172,6 +172,22 @@ def test_a_network_whose_model_is_of_a_plugin_needs_it(
     assert scornn.load("one.safetensors", plugins=["symmetric.py"])(torch.randn(5, 2, 2)).shape == (2, 1)
 
 
+def test_of_two_plugins_that_of_the_task_is_not_needed(forget: Callable[[], None]) -> None:
+    short = ["--hidden", "4", "--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet"]
+    both = ["--plugin", "first.py", "--plugin", "symmetric.py"]
+    assert main(["train", "first", "--model", "symmetric", *both, "--out", "run", *short]) == 0
+    assert main(["export", "run", "--to", "safetensors", "--out", "one.safetensors"]) == 0
+    x = torch.randn(5, 2, 1)
+    expected = scornn.load("run")(x)
+    forget()
+    Path("cache/plugins.json").unlink()
+    Path("first.py").unlink()
+    for path in ("run", max(Path("run/checkpoints").iterdir()), "one.safetensors"):
+        network = scornn.load(path, plugins=["symmetric.py"])
+        assert torch.equal(network(x), expected)
+        assert network.task.name == "first"
+
+
 def test_a_plugin_imports_the_files_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
     Path("own").mkdir()
     Path("own/beside.py").write_text("size = 1\n")

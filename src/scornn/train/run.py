@@ -34,7 +34,7 @@ def label(config: Config) -> str:
 
 def read_config(path: Path, files: Sequence[str] = ()) -> Config:
     """The config of an existing run. Its plugins are loaded: ``files``, or those that it remembers."""
-    return with_plugins(read_table(path), files)
+    return build(with_plugins(read_table(path), files))
 
 
 def read_table(path: Path) -> Table:
@@ -51,9 +51,9 @@ def read_table(path: Path) -> Table:
         raise UsageError(f"{error}{copied}") from None
 
 
-def with_plugins(table: Mapping[str, Any], files: Sequence[str]) -> Config:
-    """A config whose plugins are loaded: ``files``, or those that it remembers."""
-    return build({**table, "plugins": plugins.load(files) or plugins.load_remembered(table)})
+def with_plugins(table: Mapping[str, Any], files: Sequence[str]) -> Table:
+    """What a config holds, with its plugins loaded: ``files``, or those that it remembers."""
+    return {**table, "plugins": plugins.load(files) or plugins.load_remembered(table)}
 
 
 def place(config: Config, out: Path | None, *, join: bool = False) -> tuple[Path, bool]:

@@ -109,9 +109,10 @@ def _config(table: Mapping[str, Any], files: Sequence[str], form: TaskForm | Non
     """The config of stored weights. With the form of its task nothing is run for a task that is not known here."""
     plugin_files.load(())  # installed packages
     if files or form is None or str(lookup(table, "model.name")) not in MODELS:
-        return with_plugins(table, files)
+        table = with_plugins(table, files)
     settings = table.get("task")
-    if not isinstance(settings, dict) or any(entry.tag == settings.get("name") for entry in TASKS.values()):
+    known = {entry.tag for entry in TASKS.values()}
+    if form is None or not isinstance(settings, dict) or settings.get("name") in known:
         return build(dict(table))
     names = {key if key.isidentifier() else f"key{number}": key for number, key in enumerate(settings) if key != "name"}
     given: Any = {"bases": (TaskConfig,), "rename": names, "tag": settings.get("name"), "frozen": True, "kw_only": True}
