@@ -27,8 +27,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 from myst_parser.parsers.sphinx_ import MystParser
 
-from scornn.nn import MODELS
-from scornn.report import models
+from scornn.nn import MODELS, catalogue
 from scornn.report.style import LIGHT, colour_of, declarations, label_decades, style, svg
 
 FILE = "notebooks.css"
@@ -90,7 +89,7 @@ def _outputs(source: str, names: dict[str, Any], alt: str | None) -> Iterator[st
 def _check_colours(figure: Figure) -> None:
     """A line that is named after a model has the colour that the model has in every report."""
     for line in [line for axes in figure.axes for line in axes.lines]:
-        for known in map(models.look, MODELS):
+        for known in map(catalogue.look, MODELS):
             named = re.match(rf"{re.escape(known.label)}\b", str(line.get_label()))
             if named and to_hex(line.get_color()) != colour_of(known.colour):
                 raise ValueError(f"the line '{line.get_label()}' must be C{known.colour}, the colour of {known.label}")
