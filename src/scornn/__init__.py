@@ -8,9 +8,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
-from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
@@ -59,38 +56,6 @@ _HOMES = {
     "parametrizations": "scornn.nn.parametrizations",
     "widen": "scornn.nn.widen:widen",
 }
-
-
-class _AfterTorch:
-    """Enters the operators as soon as torch is there: a program that was exported on them loads after this import."""
-
-    looking = False
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != "torch" or self.looking:
-            return None
-        self.looking = True
-        try:
-            spec = importlib.util.find_spec("torch")
-        finally:
-            self.looking = False
-        if spec is not None and spec.loader is not None:
-            run: Any = spec.loader.exec_module
-
-            def run_and_enter(module: Any) -> None:
-                run(module)
-                if self in sys.meta_path:  # to look for torch is not yet to import it
-                    sys.meta_path.remove(self)
-                importlib.import_module("scornn.ops")
-
-            spec.loader.exec_module = run_and_enter  # type: ignore[method-assign]
-        return spec
-
-
-if "torch" in sys.modules:
-    importlib.import_module("scornn.ops")
-else:
-    sys.meta_path.insert(0, _AfterTorch())
 
 
 def __getattr__(name: str) -> Any:

@@ -43,7 +43,7 @@ def _onnx(file: str, kind: str, plugins: Sequence[str]) -> Runner:
 
 def _pt2(file: str, kind: str, plugins: Sequence[str]) -> Runner:
     if kind == "pt2":
-        import scornn  # noqa: F401, enters the operators
+        import scornn.ops  # noqa: F401, enters the operators
     elif "scornn" in sys.modules:
         raise RuntimeError("scornn was imported")
     import torch

@@ -84,7 +84,7 @@ def export(
             raise UsageError(not_installed("an ONNX file", *missing))
     content = _content(made, to, plain)
     error = _compare(made, content, f"{to}-plain" if plain else to)
-    pt2 = "torch" if plain else "torch and `import scornn`"
+    pt2 = "torch" if plain else "torch and `import scornn.ops`"
     needs = {"safetensors": "scornn", "pt2": pt2, "onnx": "onnxruntime"}[to]
     shown = os.fsencode(out.name).decode(errors="replace")  # a name may be bytes of no encoding, a card may not
     text, beside = card.text(made, shown, needs, error), _card_of(out)
