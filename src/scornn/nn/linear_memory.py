@@ -308,7 +308,7 @@ def convolution_pays(steps: int, batch: int, inputs: int, hidden: int, outputs: 
     Nanoseconds of a training step, fitted to measurements on one core (``docs/linear.md``).
     """
     length = 1 << (2 * steps - 1).bit_length()
-    scan = steps * batch * hidden * (4 + 6 * (inputs > FUSED) + 0.08 * (inputs + outputs))
-    powers = steps * hidden * (20 + 0.1 * inputs * outputs)
-    transforms = length * batch * (10 * (inputs + outputs) + 3 * inputs * outputs)
-    return 1e6 + powers + transforms < scan
+    scan = steps * batch * hidden * (1.3 + 0.8 * (inputs > FUSED) + 0.07 * (inputs + outputs))
+    powers = steps * hidden * (3.3 + 0.9 * inputs + 0.07 * inputs * outputs)
+    transforms = length * batch * (2.3 * (inputs + outputs) + 0.8 * inputs * outputs)
+    return 8e5 + powers + transforms < scan

@@ -8,6 +8,8 @@ PyTorch, which autograd differentiates.
 
 from __future__ import annotations
 
+from functools import reduce
+
 import torch
 from torch import Tensor
 
@@ -78,9 +80,10 @@ def read_every_state(
     (T, B, m), p = x.shape, V.shape[0]
     length = 1 << (2 * T - 1).bit_length()  # room for the convolution to end before it comes round
     powers = bank.powers(0, T + 1)
-    kernel = _head_of_powers(bank, powers[:T], V, bank.complex(U.mT)).view(T, p, m)
-    spectrum = torch.einsum("fbm,fpm->fbp", torch.fft.rfft(x, length, dim=0), torch.fft.rfft(kernel, length, dim=0))
-    y = torch.fft.irfft(spectrum, length, dim=0)[:T] + c
+    kernel = _head_of_powers(bank, powers[:T], V, bank.complex(U.mT)).mT.view(p, m, T).transpose(0, 1)
+    X, K = torch.fft.rfft(x.permute(2, 1, 0), length).unsqueeze(2), torch.fft.rfft(kernel, length).unsqueeze(1)
+    spectrum = reduce(torch.add, map(torch.mul, X, K))  # input by input: all of them at once would be m times as large
+    y = torch.fft.irfft(spectrum, length)[..., :T].permute(2, 0, 1) + c
     if b is not None:
         y = y + _head_of_powers(bank, powers[:T].cumsum(0), V, bank.complex(b.unsqueeze(0))).unsqueeze(1)
     if _may_be_nonzero(h0):
