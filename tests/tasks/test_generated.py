@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -15,6 +16,7 @@ from scornn import tasks
 from scornn.data import draws
 from scornn.errors import UsageError
 from scornn.tasks import AddingConfig, Batch, CopyingConfig
+from scornn.tasks.base import cross_entropy
 
 
 def copying(**settings: int) -> tasks.Copying:
@@ -228,3 +230,16 @@ def test_permutation(size: int, epoch: int) -> None:
 def test_seeds_out_of_range() -> None:
     with pytest.raises(ValueError, match="seed must be in"):
         draws.words(-1, "s", 0, 1, 1)
+
+
+@pytest.mark.parametrize("classes", [1, 2, 9, 15, 16, 40])
+@pytest.mark.parametrize("shape", [(3,), (7, 3), (0, 3)])
+def test_cross_entropy_is_torchs_however_the_classes_lie(classes: int, shape: tuple[int, ...]) -> None:
+    outputs = torch.randn(*shape, classes, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(classes, shape)
+    rows = outputs.reshape(-1, classes)
+    expected = F.cross_entropy(rows, targets.reshape(-1), reduction="sum")
+    found = cross_entropy(outputs, targets)
+    torch.testing.assert_close(found, expected)
+    for ours, theirs in zip(*(torch.autograd.grad(loss, outputs) for loss in (found, expected)), strict=True):
+        torch.testing.assert_close(ours, theirs)

@@ -17,7 +17,7 @@ from torch import Tensor
 from scornn.data import arrays
 from scornn.errors import DataError
 from scornn.roles import Role
-from scornn.tasks.base import Batch, Task, TaskConfig
+from scornn.tasks.base import Batch, Task, TaskConfig, cross_entropy
 from scornn.tasks.catalogue import task
 
 
@@ -110,14 +110,15 @@ class Arrays(Task):
         )
 
     def _that_count(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Outputs (M, p) and targets (M,) or (M, p), without the padding."""
-        targets = batch.targets
-        return (outputs[batch.valid], targets[batch.valid]) if self.read == "all" else (outputs, targets)
+        """Outputs (…, p) and their targets, without the padding."""
+        if self.read == "last" or batch.lengths is None:
+            return outputs, batch.targets
+        return outputs[batch.valid], batch.targets[batch.valid]
 
     def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
         outputs, targets = self._that_count(outputs, batch)
-        loss = F.cross_entropy if self._classes else F.mse_loss
-        return loss(outputs, targets, reduction="sum"), targets.numel()
+        loss = cross_entropy(outputs, targets) if self._classes else F.mse_loss(outputs, targets, reduction="sum")
+        return loss, targets.numel()
 
     def measure(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
         total, count = self.loss(outputs, batch)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -151,6 +152,14 @@ class Task(ABC):
             self._order = (split, epoch), draws.permutation(self.seed, stream, epoch, self.size(split))
         rows = self.rows(split, step)
         return self._order[1][rows.start : rows.stop]
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The sum of all cross-entropies, of outputs ``(…, p)`` and classes ``(…)``."""
+    rows, targets = outputs.flatten(0, -2), targets.flatten()
+    if rows.is_cpu and rows.shape[1] < 16:  # torch takes fewer than a vector holds one by one: samples lie innermost
+        rows, targets = rows.mT.contiguous().unsqueeze(0), targets.unsqueeze(0)
+    return F.cross_entropy(rows, targets, reduction="sum")
 
 
 class TaskForm(msgspec.Struct, frozen=True):

@@ -17,14 +17,13 @@ from typing import Annotated
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from msgspec import Meta
 from numpy.typing import NDArray
 from torch import Tensor
 
 from scornn.data import draws
 from scornn.roles import Role
-from scornn.tasks.base import Batch, Task, TaskConfig
+from scornn.tasks.base import Batch, Task, TaskConfig, cross_entropy
 from scornn.tasks.catalogue import task
 
 SYMBOLS = 10
@@ -94,9 +93,7 @@ class Copying(Task):
         return self._blanks[size]
 
     def loss(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, int]:
-        targets = batch.targets.reshape(-1)
-        total = F.cross_entropy(outputs.reshape(-1, self.output_size), targets, reduction="sum")
-        return total, targets.numel()
+        return cross_entropy(outputs, batch.targets), batch.targets.numel()
 
     def measure(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
         total, count = self.loss(outputs, batch)
