@@ -33,7 +33,7 @@ from scornn.nn import MODELS, build
 )
 def test_converted_layers_give_the_same_outputs(model: str, options: dict[str, Any]) -> None:
     layer: Any = build(model, 3, 9, dtype=torch.float64, **options)
-    made = scornn.convert(layer, "scornn")
+    made = scornn.convert(layer)
     x = torch.randn(8, 8, 3, dtype=torch.float64)
     for ours, expected in zip(made(x), layer(x), strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-9)
@@ -45,19 +45,18 @@ def test_converted_layers_give_the_same_outputs(model: str, options: dict[str, A
 
 
 @pytest.mark.parametrize(
-    ("layer", "target", "message"),
+    ("layer", "message"),
     [
-        (lambda: build("urnn", 3, 4), "scornn", "URNN has the nonlinearity complex_modrelu"),
-        (lambda: build("scurnn", 3, 4), "scornn", "nonlinearity complex_modrelu"),
-        (lambda: build("goru", 3, 4), "scornn", "not one dense matrix"),
-        (lambda: nn.LSTM(3, 4), "scornn", "recurrence of LSTM"),
-        (lambda: build("rnn", 3, 4), "scornn", "W is not orthogonal"),
-        (lambda: build("exprnn", 3, 4), "ornn", "'scornn' only, got 'ornn'"),
+        (lambda: build("urnn", 3, 4), "URNN has the nonlinearity complex_modrelu"),
+        (lambda: build("scurnn", 3, 4), "nonlinearity complex_modrelu"),
+        (lambda: build("goru", 3, 4), "not one dense matrix"),
+        (lambda: nn.LSTM(3, 4), "recurrence of LSTM"),
+        (lambda: build("rnn", 3, 4), "W is not orthogonal"),
     ],
 )
-def test_what_cannot_be_converted(layer: Any, target: str, message: str) -> None:
+def test_what_cannot_be_converted(layer: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        scornn.convert(layer(), target)
+        scornn.convert(layer())
 
 
 def test_models_command(capsys: pytest.CaptureFixture[str]) -> None:

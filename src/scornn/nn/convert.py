@@ -8,13 +8,12 @@ import torch
 from torch import nn
 
 from scornn.nn.base import DenseRecurrentLayer
-from scornn.nn.goru import GORU
 from scornn.nn.scornn import ScoRNN
 from scornn.ops.activations import REAL
 
 
 @torch.no_grad()
-def convert(layer: nn.Module, model: str = "scornn") -> ScoRNN:
+def convert(layer: nn.Module) -> ScoRNN:
     """A :class:`~scornn.nn.ScoRNN` with the recurrent matrix, input matrix, bias and initial state of ``layer``.
 
     A and D come from W by :func:`scornn.functional.inverse_scaled_cayley`, which takes every orthogonal matrix. The
@@ -23,18 +22,15 @@ def convert(layer: nn.Module, model: str = "scornn") -> ScoRNN:
     Args:
         layer: any layer whose recurrence is one real orthogonal matrix: expRNN, dtriv, oRNN, a real EURNN, or a plain
             RNN whose W happens to be orthogonal.
-        model: the model to make; ``scornn``.
 
     Example:
         >>> layer = scornn.nn.build("ornn", 3, 8, reflections=4)
         >>> x = torch.randn(5, 2, 3)
-        >>> torch.allclose(convert(layer, "scornn")(x)[0], layer(x)[0], atol=1e-5)
+        >>> torch.allclose(convert(layer)(x)[0], layer(x)[0], atol=1e-5)
         True
     """
-    if model != "scornn":
-        raise ValueError(f"convert makes layers of the model 'scornn' only, got {model!r}")
     name = type(layer).__name__
-    if not isinstance(layer, DenseRecurrentLayer) or isinstance(layer, GORU):
+    if not isinstance(layer, DenseRecurrentLayer) or layer.kind == "goru":
         raise TypeError(f"convert: the recurrence of {name} is not one dense matrix, so no ScoRNN gives its outputs")
     if layer.activation not in REAL:
         raise ValueError(f"convert: {name} has the nonlinearity {layer.activation}; ScoRNN has {', '.join(REAL)}")
