@@ -277,6 +277,13 @@ def test_starts() -> None:
     assert W[4, 4] == 1
 
 
+def test_glorot_counts_what_a_unit_reads() -> None:
+    layer: Any = build("lstm", 10, 128, proj_size=8)
+    limit = (6 / (10 + 8 + 4 * 128)) ** 0.5
+    for weight in (layer.weight_ih_l0, layer.weight_hh_l0):
+        assert 0.98 * limit < weight.abs().max() <= limit
+
+
 @pytest.mark.parametrize("name", ["lstm", "gru"])
 @pytest.mark.parametrize("forget_bias", [-4.0, 1.0, 4.0])
 def test_forget_bias_stands_in_its_gate_and_the_second_bias_stays_zero(name: str, forget_bias: float) -> None:

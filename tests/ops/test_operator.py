@@ -100,6 +100,7 @@ def test_unused_output_costs_no_full_length_gradient() -> None:
         ({"W": torch.zeros(N, N + 1, dtype=torch.float64)}, r"W of shape \(6, 6\)"),
         ({"b": torch.zeros(N + 1, dtype=torch.float64)}, r"b of shape \(6,\)"),
         ({"U": torch.zeros(N, M)}, "U is torch.float32"),
+        ({"x": torch.zeros(3, M, dtype=torch.float64), "batch_sizes": torch.tensor([1, 2])}, "a PackedSequence"),
     ],
 )
 def test_refuses(change: dict[str, Any], message: str) -> None:

@@ -549,6 +549,21 @@ def test_divergence_stops_before_the_update(small: Small, tmp_path: Path, monkey
     assert "DivergedError" in (tmp_path / "run" / "log.txt").read_text()
 
 
+def test_a_gradient_whose_norm_overflows_is_clipped_and_not_lost(small: Small) -> None:
+    settings = {"optimizer__clip_norm": 0.5, "optimizer__rest": {"kind": "sgd", "lr": 1.0}}
+    config = small(**settings, optimizer__recurrent={"kind": "sgd", "lr": 1.0})
+    moved = []
+    for scale in (1e4, 1e22):
+        engine = Engine(config, make_task(config))
+        before = [p.detach().clone() for p in engine.parameters]
+        for parameter in engine.parameters:
+            parameter.register_hook(lambda gradient, scale=scale: gradient * scale)
+        engine.step(0, 0)
+        moved.append([b - p.detach() for b, p in zip(before, engine.parameters, strict=True)])
+    torch.testing.assert_close(moved[1], moved[0], rtol=1e-4, atol=1e-6)
+    assert torch.linalg.vector_norm(torch.cat([m.flatten() for m in moved[1]])) == pytest.approx(0.5, rel=1e-3)
+
+
 def test_a_loss_that_is_not_finite_stops_too(small: Small, tmp_path: Path) -> None:
     with pytest.raises(DivergedError, match="not finite at step"):
         start(

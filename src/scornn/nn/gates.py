@@ -45,7 +45,7 @@ class GatedLayer(RecurrentLayer):
     def reset(self, suffix: str) -> None:
         """Glorot-uniform over input and state together; ``forget_bias`` in the second gate."""
         n, U = self.hidden_size, self.tensor(f"weight_ih{suffix}")
-        limit = (6 / (U.shape[1] + n + U.shape[0])) ** 0.5
+        limit = (6 / (U.shape[1] + self.state_size + U.shape[0])) ** 0.5
         U.uniform_(-limit, limit)
         self.tensor(f"weight_hh{suffix}").uniform_(-limit, limit)
         if self.bias:

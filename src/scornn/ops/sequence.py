@@ -15,7 +15,7 @@ from torch import Tensor
 from scornn.functional import full_precision, under_autocast
 from scornn.ops import manual, naive, native
 from scornn.ops.activations import ACTIVATIONS
-from scornn.ops.rung import Rung, agree, choose
+from scornn.ops.rung import Rung, agree, check_batch_sizes, choose
 
 RUNGS: tuple[Rung, ...] = (native.RUNG, manual.RUNG, naive.RUNG)
 """Fastest first: ``auto`` takes the first that runs."""
@@ -155,5 +155,7 @@ def check(
         raise ValueError(f"expected x with {dims} dimensions, the last of size {m}; got shape {tuple(x.shape)}")
     if x.shape[0] == 0:
         raise RuntimeError("Expected sequence length to be larger than 0")
+    if batch_sizes is not None and not torch.compiler.is_compiling():  # a compiler has no numbers
+        check_batch_sizes(batch_sizes, x.shape[0])
     batch = x.shape[1] if batch_sizes is None else int(batch_sizes[0])
     agree(x, {"h0": (h0, (batch, n)), "W": (W, (n, n)), "U": (U, (n, m)), "b": (b, (n // units,))})

@@ -22,7 +22,7 @@ def preset_of(config: Mapping[str, Any]) -> Preset | None:
     if named and named[1] in presets():
         return presets()[named[1]]
     own = _identity(config)
-    alike = [preset for preset in presets().values() if _identity(whole(preset.name)) == own]
+    alike = [preset for preset in presets().values() if _identity_of(preset.name) == own]
     length = [preset for preset in alike if whole(preset.name)["epochs"] == config.get("epochs")]
     return next(iter([*length, *alike]), None)
 
@@ -94,6 +94,11 @@ def whole(name: str) -> Table:
     preset = presets()[name]
     start = f"{preset.start}-averaged" if preset.start else None
     return {**to_table(build(merge({"threads": 1}, preset.config))), "start": start}
+
+
+@cache
+def _identity_of(preset: str) -> Table:
+    return _identity(whole(preset))
 
 
 def _identity(config: Mapping[str, Any]) -> Table:

@@ -36,7 +36,7 @@ def run(item: Item, request: Request) -> program.Result:
         given |= {"steps": request.iterations, "eval_every": max(1, request.iterations // 6)}
     costs = open_plan(request, [item])
     if request.minutes is not None:
-        cut = limited(item.name, resolve(given)[0], request.minutes * 60, costs, request)
+        cut = limited(item.name, resolve(given | {"threads": 1})[0], request.minutes * 60, costs, request)
         given |= {"steps": cut.steps, "eval_every": cut.eval_every}
     made = plan.make(given, OVER, trials=_SMOKE_TRIALS if request.scale == "smoke" else None)
     jobs = 1 if request.scale == "smoke" else min(default_threads(), made.trials)

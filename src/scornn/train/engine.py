@@ -215,8 +215,7 @@ class Engine:
         clock("backward")
         self._set_rates(epoch * self._steps_per_epoch + number)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-        value, gradient_norm = torch.stack([loss.detach(), norm]).tolist()
+        value, gradient_norm = torch.stack([loss.detach(), _norm(gradients)]).tolist()
         if self.world.size > 1:
             value = sums[0] / sums[1]
         finite = math.isfinite(gradient_norm) or all(bool(g.isfinite().all()) for g in gradients)  # a norm may overflow
@@ -304,6 +303,9 @@ class Engine:
     def _clip(self, gradients: list[Tensor], norm: float) -> None:
         limit = self.optimizer_config.clip_norm
         if limit is not None and norm > limit:
+            if math.isinf(norm):  # the squares overflow
+                torch._foreach_div_(gradients, max(float(g.abs().max()) for g in gradients if g.numel()))
+                norm = float(_norm(gradients))
             torch._foreach_mul_(gradients, limit / norm)
         bound = self.optimizer_config.clip_value
         if bound is not None:
@@ -316,6 +318,11 @@ class Engine:
         return f"loss {loss}, gradient norm {norm}, learning rates: {rates}" + (
             "" if error is None else f", orthogonality error {error:.3g}"
         )
+
+
+def _norm(tensors: list[Tensor]) -> Tensor:
+    """Of all their numbers together."""
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
 
 
 def averaged(model: SequenceModel, rule: Average) -> AveragedModel:
