@@ -30,14 +30,14 @@ def first_line(error: BaseException) -> str:
 def suggest(word: str, known: Iterable[str]) -> str:
     """The end of a message on an unknown word: the nearest known ones, else a list of them.
 
-    >>> suggest("trian", ["train", "resume"]), suggest("x", ["train", "resume"])
+    >>> suggest("Trian", ["train", "resume"]), suggest("x", ["train", "resume"])
     ('; did you mean train?', '; known: train, resume')
     """
-    known = list(known)
-    close = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
+    names, word = {name.lower(): name for name in known}, word.lower()
+    close = [word] if word in names else difflib.get_close_matches(word, names, n=2, cutoff=0.6)
     if close:
-        return f"; did you mean {' or '.join(close)}?"
-    return f"; known: {', '.join(known)}" if known else ""
+        return f"; did you mean {' or '.join(names[name] for name in close)}?"
+    return f"; known: {', '.join(names.values())}" if names else ""
 
 
 class ScornnError(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def test_every_kind_of_target_against_a_loop_over_samples(kind: str, ragged: boo
         "all" if every else "last",
         *(("accuracy", "max") if classes else ("mse", "min")),
     )
-    steps = f"{LENGTHS.min()} to {T}" if ragged else f"{T}"
+    steps = f"{LENGTHS.min()} to {LENGTHS.max()}" if ragged else f"{T}"
     wanted = "one of 3 classes" if classes else "1 value" if kind == "a value" else "4 values"
     counted = np.arange(T) < (LENGTHS if ragged else np.full(N, T))[:, np.newaxis]
     assert made.in_words == (
@@ -149,6 +150,8 @@ def test_training_is_shuffled_by_seed_and_epoch_and_the_rest_is_not(tmp_path: Pa
         ({"test_y": X[:, 0]}, "test_y.npy: found 2 values a sequence, but training has classes a sequence"),
         ({"train_y": np.zeros(N - 1, int)}, r"train_y.npy: found int64 of shape \(11,\); expected classes"),
         ({"train_y": np.zeros((N, T, 2), int)}, "train_y.npy: found int64"),
+        ({"train_y": np.zeros((N, 1), int)}, r"train_y.npy: found int64 of shape \(12, 1\).*; y\[:, 0\] is"),
+        ({"train_y": np.eye(3, dtype=int)[np.arange(N) % 3]}, r"train_y.npy: .*; y.argmax\(1\) numbers classes"),
         ({"train_y": np.array(["a"] * N)}, "train_y.npy: found <U1.* return_inverse=True"),
         ({"train_y": np.full(N, -1)}, "train_y.npy: found the class -1; expected classes from 0 on; .*return_inverse"),
         (both(np.zeros(N, int)), "train_y.npy: found classes up to 0 and 12 targets; expected at least two"),
@@ -163,6 +166,25 @@ def test_training_is_shuffled_by_seed_and_epoch_and_the_rest_is_not(tmp_path: Pa
 def test_what_does_not_fit_is_refused_by_its_file(files: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=said):
         task_of(write(tmp_path / "mine", **files))
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"train_x": X * 1e4}, r"train_x.npy: numbers up to .*; those around one are learned best: scale them"),
+        (
+            {f"{split}_x": X.repeat(10, 2) for split in ("train", "test")},
+            r"train_x.npy: 5 steps of 20 numbers each; is it \(N, T, m\), steps before numbers\?",
+        ),
+        ({"test_y": np.arange(N)}, "test_y.npy: of classes 3, 4, 5, 6, 7 and 4 more there is no example in train_y"),
+        (both(TARGETS["a class"] % 2 + 1), "train_y.npy: no target is of class 0; classes are numbered from 0 on"),
+        (both(TARGETS["a value"] + 350), "train_y.npy: values of the size of 35.; those around one are learned best"),
+        (both(TARGETS["a class"].astype(float)), "train_y.npy: whole numbers as floats are values; as integers"),
+    ],
+)
+def test_what_may_be_a_mistake_is_told(files: dict[str, Any], said: str, tmp_path: Path) -> None:
+    (doubt,) = task_of(write(tmp_path / "mine", **files)).doubts
+    assert re.search(said, doubt)
 
 
 def test_files_that_are_no_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +203,10 @@ def test_files_that_are_no_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             task_of(folder)
     np.save(folder / "train_x.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(DataError, match=r"train_x.npy: expected an array of numbers.* are padded to one"):
+        task_of(folder)
+    np.save(folder / "train_x.npy", X)
+    np.save(folder / "train_y.npy", np.array([0, 1], dtype=object), allow_pickle=True)
+    with pytest.raises(DataError, match=r"train_y.npy: expected .* astype\(int\) makes classes of them"):
         task_of(folder)
     (folder / "train_x.npy").unlink()
     with pytest.raises(DataError, match=r"train_x.npy is missing; expected x and y of train and of test"):

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from scornn.train.program import Result
 
 _EVALUATIONS = 10
+_AT_BASELINE = 0.98
+"""Of the baseline's loss: from here on nothing was learned that guessing does not know."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,11 @@ def finish(result: "Result", quiet: bool) -> int:
             final, top = average["final"]["test"][headline], average["best"]["value"]
             said += f"; with averaged weights it is {final:.4g}, and the best was {top:.4g}"
         tell(filled(said))
+        both = [result.summary, *([result.summary["average"]] if "average" in result.summary else [])]
+        loss, baseline = min(figures["final"]["test"]["loss"] for figures in both), result.summary["baseline"]
+        if baseline is not None and loss > _AT_BASELINE * baseline:
+            told = f"not below the baseline yet: the test loss is {loss:.4g}, that of guessing {baseline:.4g}"
+            tell(filled(f"{told}; train longer, or see what helps in docs/faq.md"))
         tell(f"see: scornn report {path}")
     return result.exit_code
 

@@ -25,6 +25,10 @@ _NAMES = ("x", "y", "lengths")
 _CHUNK = 1 << 22
 """Numbers that are looked at in one go."""
 _NUMBERED = "; numpy.unique(labels, return_inverse=True)[1] numbers labels of any kind"
+_LARGE_INPUT, _LARGE_TARGET = 100.0, 30.0
+"""Beyond these a network is slow to learn, if it learns at all."""
+_FEW = 20
+"""Whole numbers saved as floats, if there are no more of them than this, are more likely classes than values."""
 
 
 class Source:
@@ -130,6 +134,52 @@ def class_count(folder: Path, parts: Mapping[str, Part]) -> int:
     return largest + 1
 
 
+def doubts(folder: Path, parts: Mapping[str, Part]) -> list[str]:
+    """What looks like a mistake and may be none, each in a sentence."""
+    train, (x_file, y_file, _) = parts["train"], _files(folder, "train")
+    steps, numbers = train.x.shape[1:]
+    found = []
+    if numbers >= 4 * steps:
+        found.append(f"{x_file}: {steps} steps of {numbers} numbers each; is it (N, T, m), steps before numbers?")
+    if train.largest > _LARGE_INPUT:
+        found.append(f"{x_file}: numbers up to {train.largest:.3g}; those around one are learned best: scale them")
+    return found + (_about_classes(folder, parts) if train.classes else _about_values(y_file, train))
+
+
+def _about_classes(folder: Path, parts: Mapping[str, Part]) -> list[str]:
+    seen = {split: set(np.unique(np.concatenate([*map(np.unique, part.targets())]))) for split, part in parts.items()}
+    files = {split: _files(folder, split)[1] for split in parts}
+    found = []
+    for split, file in files.items():
+        if new := sorted(seen[split] - seen["train"]):
+            found.append(f"{file}: of {_listed(new)} there is no example in {files['train'].name}")
+    if missing := sorted({*range(int(max(map(max, seen.values()))) + 1)}.difference(*seen.values())):
+        found.append(f"{files['train']}: no target is of {_listed(missing)}; classes are numbered from 0 on")
+    return found
+
+
+def _listed(classes: list[int]) -> str:
+    shown = ", ".join(str(one) for one in classes[:5])
+    more = f" and {len(classes) - 5:,} more" if len(classes) > 5 else ""
+    return f"class{'es' * (len(classes) > 1)} {shown}{more}"
+
+
+def _about_values(file: Path, train: Part) -> list[str]:
+    squares, count, whole = 0.0, 0, set[float]()
+    for y in train.targets():
+        squares, count = squares + float(np.square(y, dtype=np.float64).sum()), count + y.size
+        if len(whole) <= _FEW:
+            whole |= {*np.unique(y).tolist()}
+    found = []
+    if (size := (squares / count) ** 0.5) > _LARGE_TARGET:
+        found.append(f"{file}: values of the size of {size:.3g}; those around one are learned best: scale them")
+    if len(whole) <= _FEW and all(value.is_integer() for value in whole):
+        found.append(
+            f"{file}: whole numbers as floats are values; as integers, astype(int), they are classes"
+        )
+    return found
+
+
 def _files(folder: Path, split: str) -> list[Path]:
     return [folder / f"{split}_{name}.npy" for name in _NAMES]
 
@@ -156,8 +206,7 @@ def _read_part(folder: Path, split: str) -> Part:
     if where not in ((N,), (N, T)) or 0 in y.shape:
         raise DataError(
             f"{y_file}: found {y.dtype} of shape {y.shape}; expected classes as integers ({N},), at every step "
-            f"({N}, {T}), or values as floats ({N}, p), at every step ({N}, {T}, p)"
-            + (_NUMBERED if y.dtype.kind not in "biuf" else "")
+            f"({N}, {T}), or values as floats ({N}, p), at every step ({N}, {T}, p)" + _hint(y)
         )
     lengths = None
     if lengths_file.exists():
@@ -167,6 +216,18 @@ def _read_part(folder: Path, split: str) -> Part:
     if y.dtype.kind == "f":
         _largest(y_file, part, y)
     return replace(part, largest=_largest(x_file, part, x))
+
+
+def _hint(y: NDArray[Any]) -> str:
+    """What makes targets of what was given, where that can be seen."""
+    if y.dtype.kind not in "biuf":
+        return _NUMBERED
+    if y.dtype.kind == "f" or y.ndim != 2:
+        return ""
+    if y.shape[1] == 1:
+        return "; y[:, 0] is of the first form"
+    one_hot = bool(((y == 0) | (y == 1)).all() and (y.sum(axis=1) == 1).all())
+    return "; y.argmax(1) numbers classes that are one-hot" if one_hot else ""
 
 
 def _read(file: Path) -> NDArray[Any]:
@@ -181,9 +242,10 @@ def _read(file: Path) -> NDArray[Any]:
         raise
     except Exception as error:  # over damaged files NumPy fails in every way
         ragged = "; sequences of different lengths are padded to one, and their lengths are saved beside them"
+        instead = "; astype(int) makes classes of them, astype(float) values" if file.stem.endswith("_y") else ragged
         raise DataError(
             f"{file}: expected an array of numbers, as numpy.save writes it: {error}"
-            + (ragged if "objects" in str(error) else "")
+            + (instead if "objects" in str(error) else "")
         ) from None
 
 

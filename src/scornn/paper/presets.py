@@ -13,6 +13,7 @@ from typing import Any
 
 from scornn.errors import UsageError, suggest
 from scornn.nn.catalogue import MODELS
+from scornn.nn.recurrent import Recurrent
 from scornn.paper.experiments import EXPERIMENTS, Preset, read
 from scornn.tasks.catalogue import TASKS, entry_of
 from scornn.train.config import Config, build
@@ -81,7 +82,7 @@ def resolve(table: Table) -> tuple[Config, str]:
     if stand_in is None:
         entry = entry_of(task)
         given = merge({"model": {"name": name}}, entry.defaults if entry else {}, table)
-        plain = merge(_PLAIN, _PLAIN_OF.get(str(lookup(given, "model.name")), {}))
+        plain = _plain(str(lookup(given, "model.name")))
         config = build(merge(rest, plain, given))
         return config, f"no setting of the paper for this task: taking plain ones, {_settings(config)}"
     below = merge(stand_in.config, {"model": {"name": name}})
@@ -90,12 +91,21 @@ def resolve(table: Table) -> tuple[Config, str]:
     return build(merge(rest, below, table)), said
 
 
+def _plain(model: str) -> Table:
+    made = merge(_PLAIN, _PLAIN_OF.get(model, {}))
+    known = MODELS.get(model)
+    if known and known.layer.recurrent_parameter_names is Recurrent.recurrent_parameter_names:
+        del made["optimizer"]["recurrent"]  # an LSTM, say, has no such parameters
+    return made
+
+
 def _settings(config: Config) -> str:
     """What a run is, by the keys that change it."""
     rules = {"rest": config.optimizer.rest, "recurrent": config.optimizer.recurrent}
     said = [f"{config.model.name} with hidden {config.model.hidden}"]
     said += [f"rho {rho}" for rho in [config.model.options.get("rho")] if rho is not None]
-    said += [f"optimizer.{name} {rule.kind} {rule.lr:g}" for name, rule in rules.items()]
+    one = rules["rest"] == rules["recurrent"]
+    said += [f"optimizer.{name} {rule.kind} {rule.lr:g}" for name, rule in rules.items() if name == "rest" or not one]
     return ", ".join([*said, f"epochs {config.epochs}" if config.epochs else f"steps {config.steps}"])
 
 

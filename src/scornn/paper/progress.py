@@ -72,6 +72,6 @@ class _Run(Silent):
         if step:
             self._overview.say(f"{self._overview.name}: going on from step {step}")
 
-    def stepped(self, step: int, loss: float) -> None:
-        super().stepped(step, loss)
+    def stepped(self, step: int, loss: float, seconds: float) -> None:
+        super().stepped(step, loss, seconds)
         self._overview.stepped(step, f"loss {loss:.4g}")

@@ -218,7 +218,7 @@ def _settings_table(problem: Problem) -> list[Section]:
     runs = problem.runs
     if not any(run.config for run in runs):
         return []
-    flat = [flatten(run.config) for run in runs]
+    flat = [_heard(flatten(run.config)) for run in runs]
     differ = sorted(differing(runs), key=lambda key: (key not in _FIRST, key.startswith("task.")))
     sections: list[Section] = []
     if differ:
@@ -230,6 +230,15 @@ def _settings_table(problem: Problem) -> list[Section]:
         text = "\n".join(f"{key} = {value}" for key, value in shared.items())
         sections.append(page.Details("Settings that all runs share" if len(runs) > 1 else "Settings", text))
     return sections
+
+
+def _heard(config: dict[str, str]) -> dict[str, str]:
+    """A config without the flavours of rules that have none, which every config.json has."""
+    return {
+        key: value
+        for key, value in config.items()
+        if not key.endswith(".flavour") or config.get(f"{key.removesuffix('flavour')}kind") == "rmsprop"
+    }
 
 
 def _run_label(setting: Setting, run: Run) -> str:

@@ -182,8 +182,8 @@ class Watch(Silent):
         with trials.errors():
             self._reported = set(trials.storage.get_trial(trial._trial_id).intermediate_values)
 
-    def stepped(self, step: int, loss: float) -> None:
-        super().stepped(step, loss)
+    def stepped(self, step: int, loss: float, seconds: float) -> None:
+        super().stepped(step, loss, seconds)
         self._overview.stepped(self._trial.number, step, self.figures.total)
         if self._stop:  # it came before the training could hear it
             signal.raise_signal(self._stop.signal or signal.SIGTERM)

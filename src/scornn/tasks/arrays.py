@@ -52,20 +52,20 @@ class Arrays(Task):
         self.read = "all" if train.at_every_step else "last"
         self.headline, self.goal = ("accuracy", "max") if train.classes else ("mse", "min")
         self._classes = train.classes
-        self.in_words = self._in_words()
+        self.in_words, self.doubts = self._in_words(), arrays.doubts(data, self._parts)
         self.baseline = self._frequencies_loss() if train.classes else self._mean_loss()
 
     def _in_words(self) -> str:
         """How the files were read: as classes or values, of a sequence or a step, and how many of them."""
         train = self._parts["train"]
-        T = train.x.shape[1]
-        least = T if train.lengths is None else int(train.lengths.min())
+        ends = [part.x.shape[1:2] if part.lengths is None else part.lengths for part in self._parts.values()]
+        least, most = int(min(map(min, ends))), int(max(map(max, ends)))
         p, m = self.output_size, self.input_size
         does = {"train": "train", "valid": "validate", "test": "test"}
         counts = [f"{self.size(split):,} to {does[split]}" for split in self.splits]
         wanted = f"one of {p:,} classes" if train.classes else "1 value" if p == 1 else f"{p:,} values"
         return (
-            f"sequences: {', '.join(counts)}; of {T if least == T else f'{least:,} to {T:,}'} steps; at each "
+            f"sequences: {', '.join(counts)}; of {most if least == most else f'{least:,} to {most:,}'} steps; at each "
             f"{m:,} number{'s' * (m > 1)}, the largest {train.largest:.3g}; wanted of each "
             f"{'step' if train.at_every_step else 'sequence'}: {wanted}"
         )

@@ -2,6 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -95,6 +96,9 @@ class Task(ABC):
 
     in_words: str = ""
     """What was found in the data, in a line for who trains on them."""
+
+    doubts: Sequence[str] = ()
+    """What in the data looks like a mistake and may be none: a warning each, before training."""
 
     def __init__(self, config: Any, seed: int, data: Path | None = None) -> None:
         self.config, self.seed = config, seed

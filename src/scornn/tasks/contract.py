@@ -1,6 +1,8 @@
 """What every task promises, looked at before a run is made and in each batch: one that breaks it is refused."""
 
 import math
+import re
+from collections.abc import Mapping
 from contextlib import suppress
 
 import torch
@@ -14,6 +16,7 @@ from scornn.tasks.catalogue import faults_told
 _CHOICES = {"read": ("all", "last"), "goal": ("max", "min")}
 _TAKEN = ("step", "epoch", "split", "weights", "orthogonality", "seconds")
 """What a line of ``metrics.jsonl`` says beside the metrics."""
+_DIGEST = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{56}\b")
 _MANY = 1 << 24
 """Outputs from which the loss of one sample is enough."""
 
@@ -28,6 +31,8 @@ def check(task: Task) -> None:
             raise UsageError(f"the task {task.name}: {member} is {_typed(found)}; expected an int from 1 on")
     if not isinstance(task.in_words, str):
         raise UsageError(f"the task {task.name}: in_words is {_typed(task.in_words)}; expected a str")
+    if isinstance(task.doubts, str) or not all(isinstance(doubt, str) for doubt in task.doubts):
+        raise UsageError(f"the task {task.name}: doubts is {_typed(task.doubts)}; expected a list of str")
     baseline = getattr(task, "baseline", "not there")
     if baseline is not None and (not isinstance(baseline, int | float) or not math.isfinite(baseline)):
         raise UsageError(f"the task {task.name}: baseline is {_typed(baseline)}; expected a finite float, or None")
@@ -46,6 +51,16 @@ def fingerprint(task: Task) -> dict[str, str]:
         if not texts:
             raise UsageError(f"the task {task.name}: fingerprint() is {found!r}; expected a dict of str by str")
     return found
+
+
+def difference(there: Mapping[str, str], here: Mapping[str, str]) -> str:
+    """What of two fingerprints is not the same, in words; empty where all of it is."""
+    said = []
+    for key in {**there, **here}:
+        if there.get(key) != here.get(key):
+            was, now = (_DIGEST.sub(r"\1…", found.get(key, "not there")) for found in (there, here))
+            said.append(f"{key} was {was}, is {now}")
+    return "; ".join(said)
 
 
 def _typed(found: object) -> str:

@@ -16,7 +16,7 @@ from scornn import ops, plugins
 from scornn.errors import CheckpointError, DivergedError, UsageError
 from scornn.tasks import TASKS, Task, TaskConfig, TaskForm, check
 from scornn.tasks.catalogue import name_of
-from scornn.tasks.contract import fingerprint
+from scornn.tasks.contract import difference, fingerprint
 from scornn.train import checkpoint, progress, provenance, state
 from scornn.train.config import Config, build, config_hash, differences, to_table
 from scornn.train.distributed import World
@@ -90,8 +90,8 @@ class Trainer:
         if changed := [key for key in self._form if form.get(key) != self._form[key]]:
             said = ", ".join(f"its {key} was {form.get(key)!r}, is {self._form[key]!r}" for key in changed)
             raise CheckpointError(f"{saved.path} is of a task that has changed since: {said}; start a new run")
-        if saved.state["data"] != self._data:
-            raise CheckpointError(f"{saved.path} was trained on other data: {saved.state['data']}, found {self._data}")
+        if other := difference(saved.state["data"], self._data):
+            raise CheckpointError(f"{saved.path} was trained on other data: {other}")
         with state.naming(saved.path):
             state.restore(self.engine, saved.model, saved.training, saved.state)
         self.ledger = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"])
@@ -196,11 +196,12 @@ class Trainer:
             ) from None
         ledger.step += 1
         ledger.window = [ledger.window[0] + outcome.loss, ledger.window[1] + 1]
-        ledger.seconds += time.perf_counter() - begun
+        took = time.perf_counter() - begun
+        ledger.seconds += took
         if ledger.step % self.config.log_every == 0:
             self._record_window()
         ledger.evaluate = ledger.step == self.total or self._due(ledger.step)
-        self.display.stepped(ledger.step, outcome.loss)
+        self.display.stepped(ledger.step, outcome.loss, took)
         return outcome.stop
 
     def _due(self, step: int) -> bool:

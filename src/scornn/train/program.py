@@ -13,8 +13,8 @@ import torch
 
 from scornn import durable, tasks
 from scornn import plugins as plugin_files
-from scornn.errors import CheckpointError, RunInUseError, ScornnError, StorageError, UsageError
-from scornn.tasks.contract import fingerprint
+from scornn.errors import CheckpointError, DataError, RunInUseError, ScornnError, StorageError, UsageError
+from scornn.tasks.contract import difference, fingerprint
 from scornn.train import board, checkpoint, distributed, progress, provenance, watch
 from scornn.train.begin import begin_with, find_start
 from scornn.train.config import Config, build, to_json, to_table
@@ -127,10 +127,8 @@ def evaluate(
     task, engine, saved = load(path, best=best, weights=weights, data=data, plugins=plugins)
     if audio is not None and not isinstance(task, tasks.Speech):
         raise UsageError(f"--audio rebuilds speech, but {path} is a run of {task.name}")
-    here = fingerprint(task)
-    for key, there in saved.data.items():
-        if here.get(key) != there:
-            progress.warn(f"evaluated on other data than {path} was trained on: {key} was {there}, is {here.get(key)}")
+    if saved.data and (other := difference(saved.data, fingerprint(task))):
+        progress.warn(f"evaluated on other data than {path} was trained on: {other}")
     if saved.plugins not in (None, code := plugin_files.digest(saved.config.plugins)):
         progress.warn(f"evaluated with other code than {path} was trained with: {saved.plugins} then, {code} now")
     result: dict[str, Any] = {
@@ -170,6 +168,10 @@ def load(
         )
         config = msgspec.structs.replace(config, device="cpu")
     task = _task(config)
+    if data is not None and found.task is not None:
+        was, now = (msgspec.to_builtins(form) for form in (found.task, tasks.TaskForm.of(found.task.name, task)))
+        if other := [f"{key} is {now[key]}, was {was[key]}" for key in was if now[key] != was[key]]:
+            raise DataError(f"{data} has data of another kind than {path} was trained on: {', '.join(other)}")
     engine = Engine(config, task)
     found.put_into(engine.model)
     return task, engine, found
@@ -271,6 +273,8 @@ def _open(trainer: Trainer, run: Run | None, saved: checkpoint.Checkpoint | None
     durable.write_text(run.path / "config.json", to_json(trainer.config))
     for line in filter(None, (trainer.task.in_words, _first_line(trainer, run.path))):
         trainer.say(line)
+    for doubt in trainer.task.doubts if saved is None else ():
+        trainer.warn(doubt)
 
 
 def _first_line(trainer: Trainer, path: Path) -> str:

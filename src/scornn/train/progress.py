@@ -34,19 +34,20 @@ class Figures:
     evaluation: Evaluation = field(default_factory=dict)
     average: Evaluation = field(default_factory=dict)
     orthogonality: float | None = None
+    trained: float = 0.0
     _started: float = field(default_factory=time.perf_counter)
     _first_step: int | None = None
 
-    def rate(self) -> float | None:
-        """Steps per second since the start of this process, evaluations included."""
+    def rates(self) -> tuple[float, float] | None:
+        """Steps per second of training, and of all that passed since the start of this process, evaluations too."""
         made = self.step - (self._first_step or 0)
         passed = time.perf_counter() - self._started
-        return made / passed if made > 0 and passed > 0 else None
+        return (made / (self.trained or passed), made / passed) if made > 0 and passed > 0 else None
 
     def begin(self, step: int) -> None:
         """Training (re)starts at this step, now."""
         self.step = self._first_step = step
-        self._started = time.perf_counter()
+        self._started, self.trained = time.perf_counter(), 0.0
 
     def text(self) -> str:
         """The figures in one line."""
@@ -59,11 +60,10 @@ class Figures:
                 text = f"{split} {self.headline} {self.evaluation[split][self.headline]:.4g}"
                 averaged = self.average.get(split, {}).get(self.headline)
                 parts.append(text if averaged is None else f"{text} (averaged {averaged:.4g})")
-        rate = self.rate()
-        if rate:
-            parts.append(f"{rate:.3g} steps/s")
+        if rates := self.rates():
+            parts.append(f"{rates[0]:.3g} steps/s")
             parts.append(f"{clock(time.perf_counter() - self._started)} elapsed")
-            parts.append(f"{clock((self.total - self.step) / rate)} left")
+            parts.append(f"{clock((self.total - self.step) / rates[1])} left")
         if self.orthogonality is not None:
             parts.append(f"‖WᵀW−I‖ {self.orthogonality:.1e}")
         return " · ".join(parts)
@@ -79,9 +79,10 @@ class Silent:
         """Training starts or goes on at this step."""
         self.figures.begin(step)
 
-    def stepped(self, step: int, loss: float) -> None:
-        """A step was made."""
+    def stepped(self, step: int, loss: float, seconds: float) -> None:
+        """A step was made, in so many seconds."""
         self.figures.step, self.figures.loss = step, loss
+        self.figures.trained += seconds
 
     def evaluated(self, metrics: Evaluation, orthogonality: float | None, average: Evaluation | None = None) -> None:
         """An evaluation was made, of the averaged weights too where there are any."""
@@ -116,8 +117,8 @@ class Shown(Silent):
             self._bar.update(self._task, completed=step)
             self._bar.start()
 
-    def stepped(self, step: int, loss: float) -> None:
-        super().stepped(step, loss)
+    def stepped(self, step: int, loss: float, seconds: float) -> None:
+        super().stepped(step, loss, seconds)
         if time.perf_counter() - self._last > (_LIVE_SECONDS if self._bar else _PLAIN_SECONDS):
             self._show()
 
