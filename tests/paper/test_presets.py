@@ -119,6 +119,16 @@ def test_plain_settings_keep_a_unitary_matrix_on_its_manifold() -> None:
     assert resolve({**own, "optimizer": {"recurrent": {"kind": "adam"}}})[0].optimizer.recurrent.kind == "adam"
 
 
+def test_plain_settings_name_no_rate_of_what_a_model_has_not() -> None:
+    table = {"task": {"name": "arrays"}, "model": {"name": "lstm"}, "optimizer": {"rest": {"lr": 0.003}}}
+    config, said = resolve(table)
+    assert config.optimizer.recurrent == config.optimizer.rest
+    assert "optimizer.rest adam 0.003, epochs 10" in said
+    rnn, said = resolve({**table, "model": {"name": "exprnn"}})
+    assert rnn.optimizer.recurrent.lr == 1e-4
+    assert "optimizer.recurrent rmsprop 0.0001" in said
+
+
 def test_published_values() -> None:
     """A few cells of the paper's tables, by hand."""
 

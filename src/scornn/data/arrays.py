@@ -174,9 +174,7 @@ def _about_values(file: Path, train: Part) -> list[str]:
     if (size := (squares / count) ** 0.5) > _LARGE_TARGET:
         found.append(f"{file}: values of the size of {size:.3g}; those around one are learned best: scale them")
     if len(whole) <= _FEW and all(value.is_integer() for value in whole):
-        found.append(
-            f"{file}: whole numbers as floats are values; as integers, astype(int), they are classes"
-        )
+        found.append(f"{file}: whole numbers as floats are values; as integers, astype(int), they are classes")
     return found
 
 

@@ -73,6 +73,11 @@ def export(
         raise UsageError(f"unknown format {to!r}; expected one of {', '.join(FORMATS)}")
     if plain and to != "pt2":
         raise UsageError(f"plain is a form of pt2 files, but the format is {to}")
+    if not isinstance(network, Network | str | os.PathLike):
+        raise TypeError(
+            f"export takes what scornn.load gives or a path for it, not a {type(network).__name__}; for a network of "
+            "your own docs/deploy.md has torch's exporter on layer.frozen(plain=True)"
+        )
     made = deepcopy(network) if isinstance(network, Network) else load(network)
     made, out = made.cpu().eval(), Path(out)
     _check_place(out, to)

@@ -18,7 +18,7 @@ from scornn.paper.experiments import EXPERIMENTS, Preset, read
 from scornn.tasks.catalogue import TASKS, entry_of
 from scornn.train.config import Config, build
 from scornn.train.distributed import default_threads
-from scornn.train.tables import Table, flat, lookup, merge
+from scornn.train.tables import Table, assign, flat, lookup, merge
 
 _PLAIN: Table = {
     "model": {"hidden": 128},
@@ -82,8 +82,11 @@ def resolve(table: Table) -> tuple[Config, str]:
     if stand_in is None:
         entry = entry_of(task)
         given = merge({"model": {"name": name}}, entry.defaults if entry else {}, table)
-        plain = _plain(str(lookup(given, "model.name")))
-        config = build(merge(rest, plain, given))
+        model = str(lookup(given, "model.name"))
+        whole = merge(rest, _PLAIN, _PLAIN_OF.get(model, {}), given)
+        if lookup(given, "optimizer.recurrent") is None and not _has_recurrent_group(model):
+            assign(whole, "optimizer.recurrent", lookup(whole, "optimizer.rest"))  # it has nothing to step
+        config = build(whole)
         return config, f"no setting of the paper for this task: taking plain ones, {_settings(config)}"
     below = merge(stand_in.config, {"model": {"name": name}})
     del below["model"]["options"]
@@ -91,12 +94,8 @@ def resolve(table: Table) -> tuple[Config, str]:
     return build(merge(rest, below, table)), said
 
 
-def _plain(model: str) -> Table:
-    made = merge(_PLAIN, _PLAIN_OF.get(model, {}))
-    known = MODELS.get(model)
-    if known and known.layer.recurrent_parameter_names is Recurrent.recurrent_parameter_names:
-        del made["optimizer"]["recurrent"]  # an LSTM, say, has no such parameters
-    return made
+def _has_recurrent_group(model: str) -> bool:
+    return MODELS[model].layer.recurrent_parameter_names is not Recurrent.recurrent_parameter_names
 
 
 def _settings(config: Config) -> str:
