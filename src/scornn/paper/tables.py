@@ -15,25 +15,27 @@ from scornn.tasks.catalogue import label_and_about
 
 _HOW_TO_READ = (
     "In bold: the whole protocol was run. Averaged weights are a second figure of the same run; the better is bold, "
-    "and may meet the published one. How long the others ran, their seeds, further settings, what cannot be "
+    "and may meet the published one. The other models, how long each ran, seeds, further settings, what cannot be "
     "compared: [results](results/README.md)."
 )
-_BEYOND_IN_BRIEF = "Beyond the paper, on its problems, the best setting of each network:"
+_BEYOND_IN_BRIEF = "The same network by settings beyond the paper, the best one of each size and readout:"
+_OWN = "scornn"
+"""The model of the paper: the README has its rows alone."""
 _NO_WORD = "No results are recorded yet: `scornn reproduce` obtains them."
 
 
 def table(results: Results) -> str:
-    """The README's part in Markdown: the count of verdicts, and of the rows with a say those that can be compared."""
+    """The README's part in Markdown: the paper's own model where it can be compared, and the count of verdicts."""
     shown = _shown(results)
     if not any(shown.values()):
         return _NO_WORD + "\n"
-    blocks = [counted(results)]
+    blocks = []
     columns = ["problem", "model", "published", "here", "averaged weights", "verdict"]
     for beyond, numbers in shown.items():
-        compared = [n for n in numbers if n.verdict != OTHER]
+        compared = [n for n in numbers if n.verdict != OTHER and n.preset.config["model"]["name"] == _OWN]
         if rows := [_brief_cells(n, results) for n in (_best_of_each(compared, results) if beyond else compared)]:
             blocks += [_BEYOND_IN_BRIEF] * beyond + [_markdown(columns, rows)]
-    blocks.append(_HOW_TO_READ)
+    blocks += [_HOW_TO_READ, f"All models together: {counted(results)[0].lower()}{counted(results)[1:]}"]
     for name, panels in pictured(results).items():
         if name in ITEMS:  # the others stand where the README's author put them
             blocks.append(
