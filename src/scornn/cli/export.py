@@ -5,7 +5,7 @@ again in a fresh process and compared with the network, at lengths and batch siz
 gets its name. A model card is written beside it.
 
 Formats: safetensors, the weights and their config, for `scornn.load`; pt2, for `torch.export.load` after
-`import scornn`, or with --plain for torch alone; onnx, for ONNX Runtime and others, standard operators only.
+`import scornn.ops`, or with --plain for torch alone; onnx, for ONNX Runtime and others, standard operators only.
 
 Examples:
     scornn export runs/mnist-scornn-170-s5544 --to onnx --out mnist.onnx

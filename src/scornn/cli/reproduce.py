@@ -6,7 +6,7 @@ Interrupted, the same command goes on where it stopped; what is finished is not 
 numbers.csv and .json, curves.csv and figures/, and the runs themselves.
 
 Scales: smoke, small networks for a few steps, minutes for everything, to see that it runs; short, about an hour an
-item on two cores; paper, the full protocol, which takes days.
+item on two cores; paper, the full protocol, weeks for everything.
 
 Examples:
 

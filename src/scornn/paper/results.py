@@ -147,7 +147,7 @@ def _budget(run: Run, item: Item, preset: Preset) -> str:
     if item.kind != "gradients":
         made = match.length(run.summary, preset)
     different = match.differences(run.config, preset)
-    scale = "short" if different or " of " in made else "beyond" if preset.beyond else "paper"
+    scale = "short" if " of " in made else "beyond" if different or preset.beyond else "paper"
     return f"{scale}: " + ", ".join([made, *different, *unfinished])
 
 

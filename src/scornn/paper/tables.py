@@ -14,11 +14,11 @@ from scornn.report.runs import finite, mapping
 from scornn.tasks.catalogue import label_and_about
 
 _HOW_TO_READ = (
-    "In bold: the whole protocol was run. Averaged weights are a second figure of the same run; the better is bold, "
-    "and may meet the published one. The other models, how long each ran, seeds, further settings, what cannot be "
-    "compared: [results](results/README.md)."
+    "Bold: the whole protocol was run, and this is the better of the two figures; either may meet the published one. "
+    "Averaged weights are an exponential moving average of those of the same run. The other models, how long each ran, "
+    "seeds, further settings, what cannot be compared: [results](results/README.md)."
 )
-_BEYOND_IN_BRIEF = "The same network by settings beyond the paper, the best one of each size and readout:"
+_BEYOND_IN_BRIEF = "scoRNN with settings beyond the paper, the best of each size and readout:"
 _OWN = "scornn"
 """The model of the paper: the README has its rows alone."""
 _NO_WORD = "No results are recorded yet: `scornn reproduce` obtains them."
@@ -150,7 +150,8 @@ def summary(results: Results) -> str:
     if not runs and not results.timings and not results.sweeps:
         return "\n".join([*lines, _NO_WORD, ""])
     if runs:
-        lines += ["## Runs", "", "| run | preset | best | averaged | steps | time | machine | code |", "|---" * 8 + "|"]
+        columns = "| run | preset | best | averaged | steps | time of training | machine | code |"
+        lines += ["## Runs", "", columns, "|---" * 8 + "|"]
     for name, run in runs:
         machine = str(mapping(run.summary.get("machine")).get("processor", ""))
         best = f"{words(run.headline, run.task)} {number(run.best())}"
