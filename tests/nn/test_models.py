@@ -13,6 +13,7 @@ import scornn
 from scornn.functional import modrelu, orthogonality_error
 from scornn.nn import MODELS, SequenceModel, build
 from scornn.nn.base import DenseRecurrentLayer
+from scornn.nn.catalogue import model as enter
 from scornn.nn.eurnn import EURNN
 from scornn.nn.ornn import householder_product
 from scornn.nn.spectral import soft_orthogonality
@@ -358,6 +359,12 @@ def test_unknown_choices_are_refused(name: str) -> None:
     if issubclass(MODELS[name].layer, DenseRecurrentLayer) and name != "linear-memory":  # it has none to choose
         with pytest.raises(ValueError, match="sigmoid"):
             build(name, 2, 4, nonlinearity="sigmoid")
+
+
+def test_a_model_is_a_layer_of_this_package() -> None:
+    with pytest.raises(TypeError, match=r"the model 'mine' is .*RNN.*; expected a class derived from"):
+        enter("mine")(torch.nn.RNN)  # type: ignore[type-var]
+    assert "mine" not in MODELS
 
 
 def test_unknown_model() -> None:

@@ -124,9 +124,12 @@ def test_plain_settings_name_no_rate_of_what_a_model_has_not() -> None:
     config, said = resolve(table)
     assert config.optimizer.recurrent == config.optimizer.rest
     assert "optimizer.rest adam 0.003, epochs 10" in said
-    rnn, said = resolve({**table, "model": {"name": "exprnn"}})
-    assert rnn.optimizer.recurrent.lr == 1e-4
-    assert "optimizer.recurrent rmsprop 0.0001" in said
+    for model in ("exprnn", "memory-blocks"):
+        other, said = resolve({**table, "model": {"name": model}})
+        assert other.optimizer.recurrent.lr == 1e-4
+        assert "optimizer.recurrent rmsprop 0.0001" in said
+    with pytest.raises(UsageError, match="optimizer = null: expected a table"):
+        resolve({**table, "optimizer": None})
 
 
 def test_published_values() -> None:

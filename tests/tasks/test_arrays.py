@@ -154,13 +154,20 @@ def test_training_is_shuffled_by_seed_and_epoch_and_the_rest_is_not(tmp_path: Pa
         ({"train_y": np.eye(3, dtype=int)[np.arange(N) % 3]}, r"train_y.npy: .*; y.argmax\(1\) numbers classes"),
         ({"train_y": np.array(["a"] * N)}, "train_y.npy: found <U1.* return_inverse=True"),
         ({"train_y": np.full(N, -1)}, "train_y.npy: found the class -1; expected classes from 0 on; .*return_inverse"),
-        (both(np.zeros(N, int)), "train_y.npy: found classes up to 0 and 12 targets; expected at least two"),
+        (
+            both(np.zeros(N, int)),
+            "train_y.npy: found classes up to 0 and 12 targets in training; expected at least two",
+        ),
         (both(np.arange(N) * 1000), "classes up to 11000 .* saved as floats"),
         ({"train_lengths": np.zeros(N, int)}, "train_lengths.npy: found 0 to 0; expected 1 to 5"),
         ({"train_lengths": np.ones(N)}, "train_lengths.npy: found float64"),
         ({"train_x": np.where(np.arange(N)[:, None, None] == 7, np.nan, X)}, "train_x.npy: sequence 7, .* holds NaN"),
         ({"train_x": np.where(np.arange(N)[:, None, None] == 7, 1e39, X)}, "sequence 7, .* beyond float32"),
         ({"valid_x": X}, "valid_y.npy is missing"),
+        (
+            {"test_y": TARGETS["a class"].astype(int) * 500},
+            "test_y.npy: found classes up to 1000 ",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_by_its_file(files: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -177,6 +184,7 @@ def test_what_does_not_fit_is_refused_by_its_file(files: dict[str, Any], said: s
             r"train_x.npy: 5 steps of 20 numbers each; is it \(N, T, m\), steps before numbers\?",
         ),
         ({"test_y": np.arange(N)}, "test_y.npy: of classes 3, 4, 5, 6, 7 and 4 more there is no example in train_y"),
+        ({"train_lengths": LENGTHS}, "other splits have lengths, but there is no test_lengths.npy"),
         (both(TARGETS["a class"] % 2 + 1), "train_y.npy: no target is of class 0; classes are numbered from 0 on"),
         (both(TARGETS["a value"] + 350), "train_y.npy: values of the size of 35.; those around one are learned best"),
         (both(TARGETS["a class"].astype(float)), "train_y.npy: whole numbers as floats are values; as integers"),
@@ -208,6 +216,15 @@ def test_files_that_are_no_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     np.save(folder / "train_y.npy", np.array([0, 1], dtype=object), allow_pickle=True)
     with pytest.raises(DataError, match=r"train_y.npy: expected .* astype\(int\) makes classes of them"):
         task_of(folder)
+    np.save(folder / "train_y.npy", TARGETS["a class"])
+    (folder / "test_lengths.npy").symlink_to("nowhere")
+    with pytest.raises(DataError, match=r"test_lengths.npy is missing"):
+        task_of(folder)
+    (folder / "test_lengths.npy").unlink()
+    (folder / "test_lengths.npy").mkdir()
+    with pytest.raises(DataError, match=r"test_lengths.npy is no file"):
+        task_of(folder)
+    (folder / "test_lengths.npy").rmdir()
     (folder / "train_x.npy").unlink()
     with pytest.raises(DataError, match=r"train_x.npy is missing; expected x and y of train and of test"):
         task_of(folder)
@@ -257,6 +274,46 @@ def test_another_file_is_other_data(
     write(tmp_path / "mine", train_x=X + (np.arange(N) == 11)[:, None, None])  # the last sequence alone
     assert main(["resume", "run", "--epochs", "2", "--quiet"]) == 4
     assert "was trained on other data" in capsys.readouterr().err
+
+
+def test_data_of_another_kind_are_refused_wherever_they_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
+    write(tmp_path / "mine")
+    write(tmp_path / "values", **both(TARGETS["values"]))
+    options = ["--hidden", "4", "--threads", "1", "--tensorboard", "off", "--quiet", "--epochs", "1"]
+    assert main(["train", "arrays", "--data", "mine", *options]) == 0
+    run = "runs/arrays-scornn-4-s5544"
+    assert main(["eval", run, "--data", "values"]) == 3
+    assert "output_size is 4, was 3, headline is mse, was accuracy" in capsys.readouterr().err
+    assert main(["resume", run, "--data", "values", "--epochs", "2"]) == 4
+    assert "is of data of another kind: its output_size was 3, is 4" in capsys.readouterr().err
+    assert main(["train", "arrays", "--data", "values", *options]) == 0  # another problem has another name
+    assert Path(f"{run}-2").is_dir()
+    write(tmp_path / "mine", **both(TARGETS["values"]))
+    assert main(["eval", run]) == 3
+    assert "mine has data of another kind" in capsys.readouterr().err
+
+
+def test_the_trials_of_a_sweep_have_one_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("optuna")
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "mine")
+    write(tmp_path / "moved")
+    write(tmp_path / "other", train_x=X + 1)
+    sweep = ["sweep", "arrays", "--hidden", "4", "--iterations", "1", "--over", "seed=1,2", "--out", "s", "--quiet"]
+    assert main([*sweep, "--data", "mine"]) == 0
+    assert main([*sweep, "--data", "moved"]) == 0
+    best = Path("s/best.json").read_text()
+    capsys.readouterr()
+    assert main([*sweep, "--data", "other"]) == 2
+    assert "is of another config: data.train_x.npy is sha256 " in capsys.readouterr().err
+    assert Path("s/best.json").read_text() == best
+    assert main(["sweep", "report", "s", "--out", "page.html"]) == 0
 
 
 def test_files_that_change_while_they_are_mapped_are_refused(tmp_path: Path) -> None:

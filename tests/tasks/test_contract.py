@@ -23,9 +23,8 @@ class Own(Task):
 
     def __init__(self, **changes: Any) -> None:
         self.changes = changes
-        for name in ("input_size", "output_size", "read", "goal", "splits", "headline", "baseline", "in_words"):
-            if name in changes:
-                setattr(self, name, changes[name])
+        for name in changes.keys() & Task.__annotations__.keys():
+            setattr(self, name, changes[name])
 
     def size(self, split: str) -> int:
         result: int = self.changes.get("size", 3)
@@ -61,6 +60,9 @@ def test_one_that_keeps_it() -> None:
     [
         ({"read": "first"}, "read = 'first'; expected one of all, last"),
         ({"in_words": 3}, "in_words is 3, int; expected a str"),
+        ({"about": 3}, "about is 3, int; expected a str"),
+        ({"doubts": None}, "doubts is None, NoneType; expected a list of str"),
+        ({"doubts": "one"}, "doubts is 'one', str; expected a list of str"),
         ({"goal": "more"}, "goal = 'more'; expected one of max, min"),
         ({"splits": ("train",)}, "expected train and test among them"),
         ({"headline": "f1"}, r"measure\(\) has no f1; expected loss and the headline"),

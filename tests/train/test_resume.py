@@ -562,6 +562,11 @@ def test_a_gradient_whose_norm_overflows_is_clipped_and_not_lost(small: Small) -
         moved.append([b - p.detach() for b, p in zip(before, engine.parameters, strict=True)])
     torch.testing.assert_close(moved[1], moved[0], rtol=1e-4, atol=1e-6)
     assert torch.linalg.vector_norm(torch.cat([m.flatten() for m in moved[1]])) == pytest.approx(0.5, rel=1e-3)
+    engine = Engine(small(), make_task(small()))
+    for parameter in engine.parameters:
+        parameter.register_hook(lambda gradient: gradient * 1e22)
+    with pytest.raises(DivergedError, match="gradient norm inf"):  # its squares would be an optimizer's for ever
+        engine.step(0, 0)
 
 
 def test_a_loss_that_is_not_finite_stops_too(small: Small, tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from scornn.train.program import Result
 
 _EVALUATIONS = 10
-_AT_BASELINE = 0.98
-"""Of the baseline's loss: from here on nothing was learned that guessing does not know."""
+_LEAST_GAIN = 0.02
+"""Of the baseline's loss: with less nothing was learned to speak of."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +164,8 @@ def finish(result: "Result", quiet: bool) -> int:
         tell(filled(said))
         both = [result.summary, *([result.summary["average"]] if "average" in result.summary else [])]
         loss, baseline = min(figures["final"]["test"]["loss"] for figures in both), result.summary["baseline"]
-        if baseline is not None and loss > _AT_BASELINE * baseline:
-            told = f"not below the baseline yet: the test loss is {loss:.4g}, that of guessing {baseline:.4g}"
+        if baseline is not None and loss > baseline - _LEAST_GAIN * abs(baseline):
+            told = f"no better than guessing yet: the test loss is {loss:.4g}, that of guessing {baseline:.4g}"
             tell(filled(f"{told}; train longer, or see what helps in docs/faq.md"))
         tell(f"see: scornn report {path}")
     return result.exit_code

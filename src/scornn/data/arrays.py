@@ -8,6 +8,7 @@ Files are mapped, not read: they may be larger than the memory. What is written 
 one becomes shorter the system ends who reads on: each is looked at again before it is read (:meth:`Source.check`).
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -106,7 +107,7 @@ class Part:
 
 def load(folder: Path) -> tuple[dict[str, Part], dict[str, str]]:
     """The splits of a folder, all of one form, and the sha256 of each file. ``valid`` may be missing."""
-    given = [split for split in SPLITS if split != "valid" or any(file.exists() for file in _files(folder, split))]
+    given = [split for split in SPLITS if split != "valid" or any(map(os.path.lexists, _files(folder, split)))]
     parts = {split: _read_part(folder, split) for split in given}
     for split, part in parts.items():
         for file, form, expected in zip(_files(folder, split), _forms(part), _forms(parts["train"]), strict=False):
@@ -118,18 +119,19 @@ def load(folder: Path) -> tuple[dict[str, Part], dict[str, str]]:
 
 def class_count(folder: Path, parts: Mapping[str, Part]) -> int:
     """How many classes the targets of all splits have."""
-    largest = 0
+    largest, of = 0, _files(folder, "train")[1]
     for split, part in parts.items():
         for labels in part.targets():
             if (least := int(labels.min())) < 0:
                 file = _files(folder, split)[1]
                 raise DataError(f"{file}: found the class {least}; expected classes from 0 on{_NUMBERED}")
-            largest = max(largest, int(labels.max()))
+            if (most := int(labels.max())) > largest:
+                largest, of = most, _files(folder, split)[1]
     targets = parts["train"].y.size
     if not 1 <= largest <= targets:
         raise DataError(
-            f"{_files(folder, 'train')[1]}: found classes up to {largest} and {targets} targets; expected at least two "
-            "classes, numbered from 0 on. Values that are to be predicted are saved as floats"
+            f"{of}: found classes up to {largest} and {targets} targets in training; expected at least two classes, "
+            "numbered from 0 on. Values that are to be predicted are saved as floats"
         )
     return largest + 1
 
@@ -143,6 +145,10 @@ def doubts(folder: Path, parts: Mapping[str, Part]) -> list[str]:
         found.append(f"{x_file}: {steps} steps of {numbers} numbers each; is it (N, T, m), steps before numbers?")
     if train.largest > _LARGE_INPUT:
         found.append(f"{x_file}: numbers up to {train.largest:.3g}; those around one are learned best: scale them")
+    without = [split for split, part in parts.items() if part.lengths is None]
+    if 0 < len(without) < len(parts):
+        files = " and ".join(_files(folder, split)[2].name for split in without)
+        found.append(f"{folder}: other splits have lengths, but there is no {files}; every step counts there")
     return found + (_about_classes(folder, parts) if train.classes else _about_values(y_file, train))
 
 
@@ -207,7 +213,7 @@ def _read_part(folder: Path, split: str) -> Part:
             f"({N}, {T}), or values as floats ({N}, p), at every step ({N}, {T}, p)" + _hint(y)
         )
     lengths = None
-    if lengths_file.exists():
+    if os.path.lexists(lengths_file):
         sources[lengths_file.name] = source = Source(lengths_file)
         lengths = _lengths(lengths_file, source.array, N, T)
     part = Part(x, y, lengths, sources)
@@ -229,6 +235,8 @@ def _hint(y: NDArray[Any]) -> str:
 
 
 def _read(file: Path) -> NDArray[Any]:
+    if file.exists() and not file.is_file():
+        raise DataError(f"{file} is no file; expected an array there, written by numpy.save")
     try:
         return np.lib.format.open_memmap(file, mode="r")  # no pickle: objects cannot be mapped
     except (FileNotFoundError, NotADirectoryError):

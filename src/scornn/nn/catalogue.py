@@ -57,6 +57,8 @@ def model(name: str, *, label: str = "", **facts: Any) -> Callable[[Layer], Laye
     """
 
     def enter(layer: Layer) -> Layer:
+        if not (isinstance(layer, type) and issubclass(layer, RecurrentLayer)):
+            raise TypeError(f"the model {name!r} is {layer!r}; expected a class derived from scornn.nn.RecurrentLayer")
         if name in MODELS:
             raise ValueError(f"a model named {name!r} is there already: {MODELS[name].layer.__qualname__}")
         MODELS[name] = Model(name, layer, label or name, **facts)

@@ -13,12 +13,12 @@ from typing import Any
 
 from scornn.errors import UsageError, suggest
 from scornn.nn.catalogue import MODELS
-from scornn.nn.recurrent import Recurrent
+from scornn.nn.gates import GatedLayer
 from scornn.paper.experiments import EXPERIMENTS, Preset, read
 from scornn.tasks.catalogue import TASKS, entry_of
 from scornn.train.config import Config, build
 from scornn.train.distributed import default_threads
-from scornn.train.tables import Table, assign, flat, lookup, merge
+from scornn.train.tables import Table, flat, lookup, merge
 
 _PLAIN: Table = {
     "model": {"hidden": 128},
@@ -84,18 +84,16 @@ def resolve(table: Table) -> tuple[Config, str]:
         given = merge({"model": {"name": name}}, entry.defaults if entry else {}, table)
         model = str(lookup(given, "model.name"))
         whole = merge(rest, _PLAIN, _PLAIN_OF.get(model, {}), given)
-        if lookup(given, "optimizer.recurrent") is None and not _has_recurrent_group(model):
-            assign(whole, "optimizer.recurrent", lookup(whole, "optimizer.rest"))  # it has nothing to step
+        optimizer = whole["optimizer"]
+        gated = issubclass(MODELS[model].layer, GatedLayer)  # it has no parameters of the recurrent group
+        if gated and isinstance(optimizer, Mapping) and lookup(given, "optimizer.recurrent") is None:
+            whole["optimizer"] = {**optimizer, "recurrent": optimizer["rest"]}
         config = build(whole)
         return config, f"no setting of the paper for this task: taking plain ones, {_settings(config)}"
     below = merge(stand_in.config, {"model": {"name": name}})
     del below["model"]["options"]
     said = f"the paper gives no setting of {name} for this task: taking scoRNN's (preset {stand_in.name})"
     return build(merge(rest, below, table)), said
-
-
-def _has_recurrent_group(model: str) -> bool:
-    return MODELS[model].layer.recurrent_parameter_names is not Recurrent.recurrent_parameter_names
 
 
 def _settings(config: Config) -> str:

@@ -72,7 +72,12 @@ def _entry(run: Path, results: Path) -> _Entry:
         raise UsageError(f"{run} is a smoke run of {preset.name}, with another n or T: it is no result")
     target = results / name_of(read.config)
     there = durable.read_object(target / "config.json")
-    if differ := there and match.unlike(read.config, there):
+    differ = match.unlike(read.config, there) if there else []
+    kind = catalogue.entry_of(mapping(read.config.get("task")))
+    if there and kind is not None and kind.by_folder:
+        data = durable.read_object(target / "summary.json").get("data")
+        differ += ["other data"] * (data != read.summary.get("data"))
+    if differ:
         raise UsageError(
             f"{run} would take the place of {target}, a run of other settings: {', '.join(differ)}; give it a name of "
             f'its own ("name" in its config.json), or remove the other first'

@@ -79,13 +79,13 @@ def problems(runs: Sequence[Run]) -> list[Problem]:
     """Group runs: problems in the order in which their tasks first appear, and of one task by length."""
     by_title: dict[str, dict[str, list[Run]]] = {}
     tasks: dict[str, int] = {}
-    known = {(_title(run), run.config.get("data")): run.summary["data"] for run in runs if "data" in run.summary}
+    known = {(_title(run), str(run.config.get("data"))): run.summary["data"] for run in runs if "data" in run.summary}
     code = {str(run.config.get("plugins")): digest for run in runs if (digest := _digest(run))}
     told = _told(runs)
     for run in runs:
         tasks.setdefault(run.task, len(tasks))
         title = _title(run)
-        data = run.summary.get("data", known.get((title, run.config.get("data"))))
+        data = run.summary.get("data", known.get((title, str(run.config.get("data")))))
         identity = _identity(run, data, _digest(run) or code.get(str(run.config.get("plugins"))))
         by_title.setdefault(title, {}).setdefault(identity, []).append(replace(run, told=told[title]))
 

@@ -13,6 +13,8 @@ from scornn.paper.presets import resolve
 from scornn.sweep import rho
 from scornn.sweep.space import Axis, Value, grid, parse
 from scornn.tasks import Task
+from scornn.tasks.catalogue import find, name_of
+from scornn.tasks.contract import fingerprint, shortened
 from scornn.train.config import Config, to_table
 from scornn.train.distributed import default_threads
 from scornn.train.engine import Engine, Weights, build_model, make_task
@@ -144,11 +146,19 @@ def identity(plan: Plan) -> dict[str, Any]:
     return {**settings, **own}
 
 
+def data_identity(plan: Plan) -> dict[str, Any]:
+    """What else makes two plans one study where the data alone make the problem: the content of its files."""
+    base = resolve(plan.settings)[0]
+    if not find(name_of(base.task)).by_folder:
+        return {}
+    return {f"data.{name}": digest for name, digest in fingerprint(make_task(base)).items()}
+
+
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """In words the first of the keys in which two identities differ; empty where they are one study."""
     keys = [key for key in {**there, **here} if key not in _OF_THE_MACHINE]
     differ = [key for key in keys if there.get(key) != here.get(key)]
-    return "; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differ[:3])
+    return shortened("; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differ[:3]))
 
 
 def check_here(config: Config) -> None:

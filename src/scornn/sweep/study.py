@@ -15,7 +15,7 @@ from scornn import durable
 from scornn.errors import UsageError
 from scornn.sweep import rho
 from scornn.sweep.owner import Watcher
-from scornn.sweep.plan import Plan, axes, differences, identity
+from scornn.sweep.plan import Plan, axes, data_identity, differences, identity
 from scornn.sweep.space import Value, grid
 from scornn.sweep.storage import database_errors, held, is_database, journal_path, open_storage, without_password
 
@@ -74,7 +74,7 @@ class Trials:
 
     def _mark(self, write: bool) -> None:
         """Write what the study is of, or refuse one that is of something else."""
-        ours = identity(self.plan)
+        ours = identity(self.plan) | (data_identity(self.plan) if write else {})
         theirs = self.study.user_attrs.get(_ATTRIBUTE)
         if theirs is None:
             if self.study.get_trials(deepcopy=False):
@@ -82,7 +82,7 @@ class Trials:
             if write:
                 self.study.set_user_attr(_ATTRIBUTE, ours)
             return
-        if differ := differences(theirs, ours):
+        if differ := differences({key: theirs.get(key) for key in theirs if write or key in ours}, ours):
             raise UsageError(
                 f"the study {self.plan.study!r} is of another config: {differ}; choose another --study or --out"
             )

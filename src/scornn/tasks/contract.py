@@ -31,7 +31,9 @@ def check(task: Task) -> None:
             raise UsageError(f"the task {task.name}: {member} is {_typed(found)}; expected an int from 1 on")
     if not isinstance(task.in_words, str):
         raise UsageError(f"the task {task.name}: in_words is {_typed(task.in_words)}; expected a str")
-    if isinstance(task.doubts, str) or not all(isinstance(doubt, str) for doubt in task.doubts):
+    if not isinstance(task.about, str):
+        raise UsageError(f"the task {task.name}: about is {_typed(task.about)}; expected a str")
+    if not isinstance(task.doubts, list | tuple) or not all(isinstance(doubt, str) for doubt in task.doubts):
         raise UsageError(f"the task {task.name}: doubts is {_typed(task.doubts)}; expected a list of str")
     baseline = getattr(task, "baseline", "not there")
     if baseline is not None and (not isinstance(baseline, int | float) or not math.isfinite(baseline)):
@@ -58,9 +60,13 @@ def difference(there: Mapping[str, str], here: Mapping[str, str]) -> str:
     said = []
     for key in {**there, **here}:
         if there.get(key) != here.get(key):
-            was, now = (_DIGEST.sub(r"\1…", found.get(key, "not there")) for found in (there, here))
-            said.append(f"{key} was {was}, is {now}")
-    return "; ".join(said)
+            said.append(f"{key} was {there.get(key, 'not there')}, is {here.get(key, 'not there')}")
+    return shortened("; ".join(said))
+
+
+def shortened(text: str) -> str:
+    """A text for people, with the beginnings of its digests alone."""
+    return _DIGEST.sub(r"\1…", text)
 
 
 def _typed(found: object) -> str:

@@ -218,7 +218,9 @@ class Engine:
         value, gradient_norm = torch.stack([loss.detach(), _norm(gradients)]).tolist()
         if self.world.size > 1:
             value = sums[0] / sums[1]
-        finite = math.isfinite(gradient_norm) or all(bool(g.isfinite().all()) for g in gradients)  # a norm may overflow
+        finite = math.isfinite(gradient_norm)
+        if not finite and self.optimizer_config.clip_norm is not None:  # its squares may overflow
+            finite = all(bool(g.isfinite().all()) for g in gradients)
         if not math.isfinite(value) or not finite:
             said = self._divergence(value, gradient_norm)
             raise DivergedError(said + self.unfit("train", [number], epoch))

@@ -86,11 +86,13 @@ class Trainer:
     def resume(self, saved: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint of the same config and data. Nothing is written."""
         check_belongs(saved, self.config)
+        other = difference(saved.state["data"], self._data)
         form = saved.state.get("task") or self._form  # earlier versions kept none
         if changed := [key for key in self._form if form.get(key) != self._form[key]]:
             said = ", ".join(f"its {key} was {form.get(key)!r}, is {self._form[key]!r}" for key in changed)
-            raise CheckpointError(f"{saved.path} is of a task that has changed since: {said}; start a new run")
-        if other := difference(saved.state["data"], self._data):
+            others = "is of data of another kind" if other else "is of a task that has changed since"
+            raise CheckpointError(f"{saved.path} {others}: {said}; start a new run")
+        if other:
             raise CheckpointError(f"{saved.path} was trained on other data: {other}")
         with state.naming(saved.path):
             state.restore(self.engine, saved.model, saved.training, saved.state)
@@ -191,8 +193,7 @@ class Trainer:
         except DivergedError as error:
             raise DivergedError(
                 f"not finite at step {ledger.step + 1}: {error}; the update was not applied. It would be so again: "
-                "begin with the weights of the last checkpoint (--start-from) and a lower --recurrent-lr or --lr, or "
-                "clip the gradient (--set optimizer.clip_norm=1)"
+                f"{self._what_helps()}"
             ) from None
         ledger.step += 1
         ledger.window = [ledger.window[0] + outcome.loss, ledger.window[1] + 1]
@@ -203,6 +204,12 @@ class Trainer:
         ledger.evaluate = ledger.step == self.total or self._due(ledger.step)
         self.display.stepped(ledger.step, outcome.loss, took)
         return outcome.stop
+
+    def _what_helps(self) -> str:
+        saved = self.run_directory and checkpoint.steps(self.run_directory.checkpoints)
+        begin = "begin with the weights of the last checkpoint (--start-from) and" if saved else "begin with"
+        clip = ", or clip the gradient (--set optimizer.clip_norm=1)" if not self.config.optimizer.clip_norm else ""
+        return f"{begin} a lower --recurrent-lr or --lr{clip}" + ("" if saved else ", and with data of size about one")
 
     def _due(self, step: int) -> bool:
         """Whether a run is evaluated here that does not end here."""

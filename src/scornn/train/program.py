@@ -168,10 +168,11 @@ def load(
         )
         config = msgspec.structs.replace(config, device="cpu")
     task = _task(config)
-    if data is not None and found.task is not None:
+    if found.task is not None:
         was, now = (msgspec.to_builtins(form) for form in (found.task, tasks.TaskForm.of(found.task.name, task)))
         if other := [f"{key} is {now[key]}, was {was[key]}" for key in was if now[key] != was[key]]:
-            raise DataError(f"{data} has data of another kind than {path} was trained on: {', '.join(other)}")
+            where = config.data or "the task"
+            raise DataError(f"{where} has data of another kind than {path} was trained on: {', '.join(other)}")
     engine = Engine(config, task)
     found.put_into(engine.model)
     return task, engine, found

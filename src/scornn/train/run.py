@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Self
 
 from scornn import durable, plugins
 from scornn.errors import CheckpointError, RunInUseError, StorageError, UsageError
-from scornn.tasks.catalogue import name_of
+from scornn.tasks.catalogue import find, name_of
 from scornn.train import checkpoint
 from scornn.train.config import Config, build, differences
 from scornn.train.tables import Table, read
@@ -98,7 +98,9 @@ def no_way_on(path: Path) -> str:
 
 def _holds_another(config: Config, path: Path) -> bool:
     try:
-        return bool(differences(read_config(path), config))
+        there = read_config(path)
+        elsewhere = there.data != config.data and find(name_of(config.task)).by_folder
+        return elsewhere or bool(differences(there, config))
     except (UsageError, StorageError):
         return not _is_empty(path)
 
