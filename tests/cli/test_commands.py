@@ -50,6 +50,13 @@ def test_a_goal_that_was_not_reached_is_said(capsys: pytest.CaptureFixture[str])
     assert "not reached in 6 steps: recall=1, loss=0.001" in capsys.readouterr().out
 
 
+def test_a_rate_of_what_a_model_has_not_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("--model", "lstm", "--quiet") == 0
+    assert capsys.readouterr().err == ""
+    assert train("--model", "lstm", "--quiet", "--recurrent-lr", "0.01") == 0
+    assert "optimizer.recurrent changes nothing" in capsys.readouterr().err
+
+
 def test_version_and_no_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("scornn ")

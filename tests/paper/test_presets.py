@@ -128,6 +128,9 @@ def test_plain_settings_name_no_rate_of_what_a_model_has_not() -> None:
         other, said = resolve({**table, "model": {"name": model}})
         assert other.optimizer.recurrent.lr == 1e-4
         assert "optimizer.recurrent rmsprop 0.0001" in said
+    for task in ("arrays", "copying"):  # of the paper's problems too, by scoRNN's settings
+        gru, _ = resolve({"task": {"name": task}, "model": {"name": "gru"}})
+        assert gru.optimizer.recurrent == gru.optimizer.rest
     with pytest.raises(UsageError, match="optimizer = null: expected a table"):
         resolve({**table, "optimizer": None})
 

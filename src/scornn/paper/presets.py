@@ -83,17 +83,20 @@ def resolve(table: Table) -> tuple[Config, str]:
         entry = entry_of(task)
         given = merge({"model": {"name": name}}, entry.defaults if entry else {}, table)
         model = str(lookup(given, "model.name"))
-        whole = merge(rest, _PLAIN, _PLAIN_OF.get(model, {}), given)
-        optimizer = whole["optimizer"]
-        gated = issubclass(MODELS[model].layer, GatedLayer)  # it has no parameters of the recurrent group
-        if gated and isinstance(optimizer, Mapping) and lookup(given, "optimizer.recurrent") is None:
-            whole["optimizer"] = {**optimizer, "recurrent": optimizer["rest"]}
-        config = build(whole)
+        config = build(_with_one_rule(merge(rest, _PLAIN, _PLAIN_OF.get(model, {}), given), given, model))
         return config, f"no setting of the paper for this task: taking plain ones, {_settings(config)}"
     below = merge(stand_in.config, {"model": {"name": name}})
     del below["model"]["options"]
     said = f"the paper gives no setting of {name} for this task: taking scoRNN's (preset {stand_in.name})"
-    return build(merge(rest, below, table)), said
+    return build(_with_one_rule(merge(rest, below, table), table, name)), said
+
+
+def _with_one_rule(whole: Table, given: Table, model: str) -> Table:
+    """An LSTM and a GRU have no parameters of the recurrent group: its rule is that of the rest, unless it is given."""
+    optimizer = whole["optimizer"]
+    if not issubclass(MODELS[model].layer, GatedLayer) or lookup(given, "optimizer.recurrent") is not None:
+        return whole
+    return {**whole, "optimizer": {**optimizer, "recurrent": optimizer["rest"]}} if optimizer else whole
 
 
 def _settings(config: Config) -> str:

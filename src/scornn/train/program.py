@@ -274,8 +274,12 @@ def _open(trainer: Trainer, run: Run | None, saved: checkpoint.Checkpoint | None
     durable.write_text(run.path / "config.json", to_json(trainer.config))
     for line in filter(None, (trainer.task.in_words, _first_line(trainer, run.path))):
         trainer.say(line)
-    for doubt in trainer.task.doubts if saved is None else ():
-        trainer.warn(doubt)
+    if saved is None:
+        for doubt in trainer.task.doubts:
+            trainer.warn(doubt)
+        if (key := trainer.engine.unheard) is not None:
+            model = trainer.config.model.name
+            trainer.warn(f"{key} changes nothing: it is for what makes a recurrent matrix, and {model} has none")
 
 
 def _first_line(trainer: Trainer, path: Path) -> str:
