@@ -131,8 +131,9 @@ def test_plain_settings_name_no_rate_of_what_a_model_has_not() -> None:
     for task in ("arrays", "copying"):  # of the paper's problems too, by scoRNN's settings
         gru, _ = resolve({"task": {"name": task}, "model": {"name": "gru"}})
         assert gru.optimizer.recurrent == gru.optimizer.rest
-    with pytest.raises(UsageError, match="optimizer = null: expected a table"):
-        resolve({**table, "optimizer": None})
+    for value, said in ((None, "null"), (3, "3"), ("adam", '"adam"')):
+        with pytest.raises(UsageError, match=f"optimizer = {said}: expected a table"):
+            resolve({**table, "optimizer": value})
 
 
 def test_published_values() -> None:

@@ -94,9 +94,10 @@ def resolve(table: Table) -> tuple[Config, str]:
 def _with_one_rule(whole: Table, given: Table, model: str) -> Table:
     """An LSTM and a GRU have no parameters of the recurrent group: its rule is that of the rest, unless it is given."""
     optimizer = whole["optimizer"]
-    if not issubclass(MODELS[model].layer, GatedLayer) or lookup(given, "optimizer.recurrent") is not None:
+    gated = issubclass(MODELS[model].layer, GatedLayer)
+    if not gated or not isinstance(optimizer, Mapping) or lookup(given, "optimizer.recurrent") is not None:
         return whole
-    return {**whole, "optimizer": {**optimizer, "recurrent": optimizer["rest"]}} if optimizer else whole
+    return {**whole, "optimizer": {**optimizer, "recurrent": optimizer["rest"]}}
 
 
 def _settings(config: Config) -> str:

@@ -82,7 +82,9 @@ class Trials:
             if write:
                 self.study.set_user_attr(_ATTRIBUTE, ours)
             return
-        if differ := differences({key: theirs.get(key) for key in theirs if write or key in ours}, ours):
+        if not write:  # a report needs no data: nothing of them is compared
+            theirs = {key: value for key, value in theirs.items() if key in ours}
+        if differ := differences(theirs, ours):
             raise UsageError(
                 f"the study {self.plan.study!r} is of another config: {differ}; choose another --study or --out"
             )

@@ -171,8 +171,8 @@ def load(
     if found.task is not None:
         was, now = (msgspec.to_builtins(form) for form in (found.task, tasks.TaskForm.of(found.task.name, task)))
         if other := [f"{key} is {now[key]}, was {was[key]}" for key in was if now[key] != was[key]]:
-            where = config.data or "the task"
-            raise DataError(f"{where} has data of another kind than {path} was trained on: {', '.join(other)}")
+            here = f"{config.data} has data" if config.data else "the task is"
+            raise DataError(f"{here} of another kind than {path} was trained on: {', '.join(other)}")
     engine = Engine(config, task)
     found.put_into(engine.model)
     return task, engine, found
