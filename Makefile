@@ -1,11 +1,12 @@
 # `make demo` and `make test` work from a fresh clone: each sets up .venv by itself.
 PYTHON ?= python3
 BIN := .venv/bin
+PROGRAM := .venv/.program
 READY := .venv/.ready
 
 .PHONY: demo test lint types unit bench docs wheels clean
 
-demo: $(READY)
+demo: $(PROGRAM)
 	@if test -f runs/demo/config.json; then $(BIN)/scornn resume runs/demo; \
 	else $(BIN)/scornn train copying --until recall=0.99 --until loss=0.001 --out runs/demo; fi
 	$(BIN)/scornn report runs/demo --out runs/demo/report.html
@@ -40,8 +41,14 @@ wheels: $(READY)
 clean:
 	rm -rf .venv build dist docs/_build .mypy_cache .ruff_cache .pytest_cache
 
+$(PROGRAM): pyproject.toml constraints.txt $(wildcard CMakeLists.txt csrc/*)
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q -c constraints.txt pip
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[program]'
+	touch $(PROGRAM)
+
 $(READY): pyproject.toml constraints.txt $(wildcard CMakeLists.txt csrc/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q -c constraints.txt pip
-	$(BIN)/python -m pip install -q -c constraints.txt --group dev -e .
-	touch $(READY)
+	$(BIN)/python -m pip install -q -c constraints.txt --group dev -e '.[all]'
+	touch $(PROGRAM) $(READY)

@@ -66,7 +66,7 @@ def timit_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     The ids of the 462 training speakers are made up, seven of them with "sa" in them as on the disc.
     """
-    from scornn.data.corpora import timit
+    from scornn.program.data.corpora import timit
 
     root = tmp_path_factory.mktemp("timit")
     sounds = []

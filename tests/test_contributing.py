@@ -20,8 +20,8 @@ import sys
 sys.meta_path = [finder for finder in sys.meta_path if "ScikitBuild" not in type(finder).__name__]
 import scornn, torch
 assert scornn.__file__.startswith(sys.argv[1]), scornn.__file__
-from scornn.cli import main
-from scornn.report.run_report import report
+from scornn.program.cli import main
+from scornn.program.report.run_report import report
 
 assert scornn.nn.build("diagonal", 3, 4)(torch.zeros(5, 2, 3))[0].shape == (5, 2, 4)
 assert list(scornn.backends())[-1] == "mine" and scornn.ops.chosen("cpu", dtype=torch.float64) == "mine"

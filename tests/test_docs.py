@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scornn.cli import main
-from scornn.paper.items import chosen
-from scornn.paper.presets import presets
+from scornn.program.cli import main
+from scornn.program.paper.items import chosen
+from scornn.program.paper.presets import presets
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -91,7 +91,7 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SCORNN_DATA", DATA)
     monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("scornn.train.watch.WATCHERS", {})
+    monkeypatch.setattr("scornn.program.train.watch.WATCHERS", {})
     (tmp_path / "mine").mkdir()  # arrays for pages that do not make any themselves
     for split in ("train", "test"):
         np.save(tmp_path / "mine" / f"{split}_x.npy", np.linspace(-1, 1, 120).reshape(12, 10))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scornn import durable
 from scornn.errors import StorageError
+from scornn.program import durable
 
 
 def test_write_and_replace(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_full_disk(tmp_path: Path, size: int) -> None:
     path.write_text("old")
     code = f"""
 import resource, signal
-from scornn import durable
+from scornn.program import durable
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50, 50))
 durable.write_bytes({str(path)!r}, bytes({size}))
@@ -120,7 +120,7 @@ def test_sigkill_in_mid_write(tmp_path: Path) -> None:
     path.write_text("old")
     code = f"""
 import os, signal
-from scornn import durable
+from scornn.program import durable
 os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)
 durable.write_bytes({str(path)!r}, b"half of")
 """

@@ -17,23 +17,23 @@ import scornn
 SOURCE = Path(scornn.__file__).parent
 ROOMS = [
     ["errors"],
-    ["durable"],
-    ["roles"],
     ["functional"],
     ["ops"],
     ["nn"],
     ["optim"],
-    ["data"],
-    ["tasks"],
-    ["metrics"],
-    ["plugins"],
-    ["train"],
-    ["analysis"],
-    ["deploy"],
-    ["report"],
-    ["paper"],
-    ["sweep"],
-    ["cli"],
+    ["program.durable"],
+    ["program.roles"],
+    ["program.data"],
+    ["program.tasks"],
+    ["program.metrics"],
+    ["program.plugins"],
+    ["program.train"],
+    ["program.analysis"],
+    ["program.deploy"],
+    ["program.report"],
+    ["program.paper"],
+    ["program.sweep"],
+    ["program.cli"],
 ]
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -68,6 +68,12 @@ def test_public_names() -> None:
         _ = scornn.ScoRMM
 
 
+def room_of(module: str) -> str:
+    """The room of a module's full name: its part after ``scornn``, two parts for the program's."""
+    parts = module.split(".")[1:]
+    return ".".join(parts[: 2 if parts[0] == "program" else 1])
+
+
 def imports(path: Path) -> set[str]:
     """The rooms of scornn that a module imports, anywhere in it."""
     found = set()
@@ -76,17 +82,16 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = (
-                [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "scornn" else [node.module]
-            )
-        found |= {name.split(".")[1] for name in names if name.startswith("scornn.")}
+            whole = node.module in ("scornn", "scornn.program")
+            names = [f"{node.module}.{alias.name}" for alias in node.names] if whole else [node.module]
+        found |= {room_of(name) for name in names if name.startswith("scornn.")}
     return found & set(ORDER)
 
 
 def test_no_room_reaches_back_up() -> None:
     for path in FILES:
-        room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        for other in imports(path) - {room} if room not in ("__init__", "__main__") else ():
+        room = room_of(".".join(["scornn", *path.relative_to(SOURCE).with_suffix("").parts]))
+        for other in imports(path) - {room} if room in ORDER else ():
             assert ORDER[other] < ORDER[room], f"{path}: {room} imports {other}, which stands below it"
 
 
@@ -96,7 +101,7 @@ def test_a_module_is_read_in_one_sitting() -> None:
 
 
 def test_help_does_not_import_torch_nor_the_layers_scipy() -> None:
-    code = "import sys, scornn.cli; assert 'torch' not in sys.modules, 'torch'"
+    code = "import sys, scornn.program.cli; assert 'torch' not in sys.modules, 'torch'"
     layers = "import scornn.nn; assert 'scipy' not in sys.modules, 'scipy'"
     subprocess.run([sys.executable, "-c", f"{code}; {layers}"], check=True)
 

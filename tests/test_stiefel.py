@@ -8,8 +8,8 @@ import torch
 from scornn.errors import UsageError
 from scornn.nn import SequenceModel, build
 from scornn.optim import StiefelStep, parameter_groups
-from scornn.train.config import StepRule
-from scornn.train.engine import make_optimizer
+from scornn.program.train.config import StepRule
+from scornn.program.train.engine import make_optimizer
 
 
 def unitary(n: int) -> torch.nn.Parameter:

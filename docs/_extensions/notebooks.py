@@ -28,7 +28,7 @@ from matplotlib.ticker import LogFormatter
 from myst_parser.parsers.sphinx_ import MystParser
 
 from scornn.nn import MODELS, catalogue
-from scornn.report.style import LIGHT, colour_of, declarations, label_decades, style, svg
+from scornn.program.report.style import LIGHT, colour_of, declarations, label_decades, style, svg
 
 FILE = "notebooks.css"
 

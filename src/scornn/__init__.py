@@ -31,13 +31,14 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from scornn import deploy, functional, nn, ops, optim
-    from scornn.deploy.network import load
+    from scornn import functional, nn, ops, optim
     from scornn.nn import LinearMemory, ScoRNN, ScoRNNCell, parametrizations
     from scornn.nn.caching import cached
     from scornn.nn.convert import convert
     from scornn.nn.widen import widen
     from scornn.ops import backends
+    from scornn.program import deploy
+    from scornn.program.deploy.network import load
 
 # torch is imported by the first use of a name, not by ``import scornn``: ``scornn --help`` has no need of it.
 _HOMES = {
@@ -47,9 +48,9 @@ _HOMES = {
     "backends": "scornn.ops:backends",
     "cached": "scornn.nn.caching:cached",
     "convert": "scornn.nn.convert:convert",
-    "deploy": "scornn.deploy",
+    "deploy": "scornn.program.deploy",
     "functional": "scornn.functional",
-    "load": "scornn.deploy.network:load",
+    "load": "scornn.program.deploy.network:load",
     "nn": "scornn.nn",
     "ops": "scornn.ops",
     "optim": "scornn.optim",

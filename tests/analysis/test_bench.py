@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
-from scornn.analysis import bench
-from scornn.cli import main
+from scornn.program.analysis import bench
+from scornn.program.cli import main
 
 TINY = (
     bench.Shape("tiny", 6, 3, 5, 2, "all"),

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from scornn.analysis import bench_linear
-from scornn.cli import main
+from scornn.program.analysis import bench_linear
+from scornn.program.cli import main
 
 
 @pytest.fixture(autouse=True)

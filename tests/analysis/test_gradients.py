@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from scornn import analysis
-from scornn.analysis import gradients
 from scornn.nn import ScoRNN, SequenceModel, build
 from scornn.nn.catalogue import MODELS
-from scornn.tasks import AddingConfig, Batch
-from scornn.train import config as configs
-from scornn.train import program
+from scornn.program import analysis
+from scornn.program.analysis import gradients
+from scornn.program.tasks import AddingConfig, Batch
+from scornn.program.train import config as configs
+from scornn.program.train import program
 
 
 def carry_on(model: SequenceModel, x: Tensor, state: Any, outputs: list[Tensor]) -> Tensor:

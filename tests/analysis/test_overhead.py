@@ -2,9 +2,9 @@
 
 import pytest
 
-from scornn.analysis.overhead import PARTS, measure
-from scornn.paper.presets import resolve
-from scornn.tasks import TASKS
+from scornn.program.analysis.overhead import PARTS, measure
+from scornn.program.paper.presets import resolve
+from scornn.program.tasks import TASKS
 
 
 @pytest.mark.parametrize(

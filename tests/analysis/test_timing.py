@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scornn import tasks
-from scornn.analysis import drift, seconds_per_step
-from scornn.analysis.timing import minutes_per_epoch
-from scornn.train.config import Config, ModelConfig, OptimizerConfig, StepRule
+from scornn.program import tasks
+from scornn.program.analysis import drift, seconds_per_step
+from scornn.program.analysis.timing import minutes_per_epoch
+from scornn.program.train.config import Config, ModelConfig, OptimizerConfig, StepRule
 
 
 def test_counts_the_steps_it_timed() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from scornn.cli import bench, main
-from scornn.cli.bench import _shape_rows, _table
 from scornn.nn import MODELS
+from scornn.program.cli import bench, main
+from scornn.program.cli.bench import _shape_rows, _table
 
 
 def test_models(shared_data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from scornn.cli import commands, main
-from scornn.train.loop import Trainer
+from scornn.program.cli import commands, main
+from scornn.program.train.loop import Trainer
 
 TINY = ["--hidden", "4", "--length", "10", "--threads", "1", "--iterations", "6", "--eval-every", "3"]
 TINY += ["--set", "task.train_size=40", "--set", "task.test_size=20", "--tensorboard", "off"]
@@ -29,7 +29,9 @@ def train(*more: str, task: str = "copying") -> int:
 
 
 def test_help_lists_every_command_and_answers_without_torch() -> None:
-    code = "import sys; from scornn.cli import main; main(['--help']); print({'torch', 'tyro'} & set(sys.modules))"
+    code = (
+        "import sys; from scornn.program.cli import main; main(['--help']); print({'torch', 'tyro'} & set(sys.modules))"
+    )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.endswith("set()\n")
     for command in commands():
@@ -38,7 +40,9 @@ def test_help_lists_every_command_and_answers_without_torch() -> None:
 
 @pytest.mark.parametrize("command", ["train", "resume", "eval", "doctor"])
 def test_help_of_a_command_teaches_without_torch(command: str) -> None:
-    code = f"import sys; from scornn.cli import main; main(['{command}', '--help']); print('torch' in sys.modules)"
+    code = (
+        f"import sys; from scornn.program.cli import main; main(['{command}', '--help']); print('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("False\n")
     assert f"usage: scornn {command}" in done.stdout
@@ -223,7 +227,9 @@ def test_an_unusable_checkpoint_is_exit_4(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_divergence_is_exit_5(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scornn.tasks.Copying.loss", lambda self, outputs, batch: (outputs.sum() * torch.nan, 1))
+    monkeypatch.setattr(
+        "scornn.program.tasks.Copying.loss", lambda self, outputs, batch: (outputs.sum() * torch.nan, 1)
+    )
     assert train("--quiet", "--out", "run") == 5
     assert "not finite at step 1: loss nan" in capsys.readouterr().err
 
@@ -242,7 +248,7 @@ def test_other_system_errors_are_exit_6_and_debug_shows_the_traceback(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "somewhere")
 
-    monkeypatch.setattr("scornn.cli.resume.parse", full)
+    monkeypatch.setattr("scornn.program.cli.resume.parse", full)
     assert main(["resume", "run"]) == 6
     assert capsys.readouterr().err == "scornn: somewhere: No space left on device (ENOSPC)\n"
     assert main(["resume", "run", "--debug"]) == 6
@@ -250,7 +256,7 @@ def test_other_system_errors_are_exit_6_and_debug_shows_the_traceback(
 
 
 def test_a_held_directory_is_exit_7(capsys: pytest.CaptureFixture[str]) -> None:
-    from scornn.train.run import Run
+    from scornn.program.train.run import Run
 
     assert train("--quiet", "--out", "run") == 0
     with Run(Path("run")):
@@ -260,7 +266,7 @@ def test_a_held_directory_is_exit_7(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:
-    code = "import sys; from scornn.cli import main; sys.exit(main(['--help']))"
+    code = "import sys; from scornn.program.cli import main; sys.exit(main(['--help']))"
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, check=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scornn.cli import commands, main
+from scornn.program.cli import commands, main
 
 ASKED = {
     "scornn tr": {"train"},

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from scornn.cli import main
 from scornn.errors import UsageError
-from scornn.train.loop import Trainer
-from scornn.train.signals import StopRequest
-from scornn.train.tables import parse_value, read
+from scornn.program.cli import main
+from scornn.program.train.loop import Trainer
+from scornn.program.train.signals import StopRequest
+from scornn.program.train.tables import parse_value, read
 
 TINY = ["--hidden", "4", "--length", "5", "--threads", "1", "--iterations", "3", "--tensorboard", "off"]
 TINY += ["--set", "task.train_size=40", "--set", "task.test_size=20"]
@@ -155,7 +155,7 @@ def test_nohup_is_respected() -> None:
 
 def test_json_of_a_diverged_run_is_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["train", "copying", *TINY, "--out", "run", "--quiet"]) == 0
-    monkeypatch.setattr("scornn.train.engine.Engine.evaluate", lambda self, split: {"loss": float("nan")})
+    monkeypatch.setattr("scornn.program.train.engine.Engine.evaluate", lambda self, split: {"loss": float("nan")})
     assert main(["eval", "run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["splits"] == {"test": {"loss": None}}
 
@@ -178,7 +178,7 @@ def test_a_part_of_a_corpus_is_allowed_by_a_flag(capsys: pytest.CaptureFixture[s
 
 CHILD = """
 import sys
-from scornn.cli import main
+from scornn.program.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -198,7 +198,7 @@ def test_standard_output_never_costs_a_run(stdout: str) -> None:
 def test_an_interrupt_during_imports_is_quiet() -> None:
     code = "import sys, builtins\nold = builtins.__import__\n"
     code += "def hit(name, *a, **k):\n    if name == 'torch': raise KeyboardInterrupt\n    return old(name, *a, **k)\n"
-    code += "builtins.__import__ = hit\nfrom scornn.cli import main\nsys.exit(main(['train', 'copying']))"
+    code += "builtins.__import__ = hit\nfrom scornn.program.cli import main\nsys.exit(main(['train', 'copying']))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "")
 

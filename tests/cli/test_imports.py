@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scornn.cli import main
+from scornn.program.cli import main
 
 COMPILER = {"torch._dynamo", "torch._inductor", "sympy", "torch.distributed.fsdp", "torch.onnx"}
 HEAVY = COMPILER | {"scipy", "rich", "optuna", "tensorboard", "onnx", "onnxruntime", "matplotlib.pyplot", "torchaudio"}
 CODE = """
 import json, sys
-from scornn.cli import main
+from scornn.program.cli import main
 run, page, heavy = sys.argv[1:]
 found = []
 for command in (["eval", run, "--json"], ["report", run, "--out", page]):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scornn.cli import main
-from scornn.paper.presets import resolve
+from scornn.program.cli import main
+from scornn.program.paper.presets import resolve
 
 SMALL = ["--length", "5", "--hidden", "4", "--threads", "1", "--tensorboard", "off"]
 SMALL += ["--set", "task.train_size=40", "--set", "task.test_size=20"]

@@ -13,8 +13,8 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scornn.data import audio, features
 from scornn.errors import DataError
+from scornn.program.data import audio, features
 
 NOISE = np.random.default_rng(1).integers(-9000, 9000, 2000).astype(np.int16)
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scornn.data import corpora
-from scornn.data.corpora import base, timit
 from scornn.errors import DataError
+from scornn.program.data import corpora
+from scornn.program.data.corpora import base, timit
 
 
 def sizes(corpus: corpora.Corpus) -> dict[str, int]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scornn.cli import main
-from scornn.data import catalogue
+from scornn.program.cli import main
+from scornn.program.data import catalogue
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:

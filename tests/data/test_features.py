@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from scornn.data import corpora, features, stft
 from scornn.errors import DataError
+from scornn.program.data import corpora, features, stft
 
 SPEAKERS = ("anna", "berta", "carl")
 

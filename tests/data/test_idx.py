@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scornn.data import idx
 from scornn.errors import DataError
+from scornn.program.data import idx
 
 
 def packed(array: np.ndarray, kind: int = 8) -> bytes:

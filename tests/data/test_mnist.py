@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scornn.data import idx, locate, mnist
 from scornn.errors import DataError
+from scornn.program.data import idx, locate, mnist
 
 NAMES = [file.name for file in mnist.SOURCES["mnist"].files]
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scornn.data import stft
+from scornn.program.data import stft
 
 
 @given(st.integers(1, 3000), st.integers(0, 2**32 - 1))

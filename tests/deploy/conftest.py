@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scornn.cli import main
+from scornn.program.cli import main
 
 TINY = ["--length", "10", "--threads", "1", "--iterations", "4", "--eval-every", "2", "--tensorboard", "off", "--quiet"]
 TINY += ["--set", "task.train_size=40", "--set", "task.test_size=20"]

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from scornn.cli import main
-from scornn.deploy import bench
+from scornn.program.cli import main
+from scornn.program.deploy import bench
 
 
 def test_times_every_way(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import scornn
-from scornn.cli import main
 from scornn.ops import library
+from scornn.program.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPILER = shutil.which(os.environ.get("CC", "cc"))

@@ -16,10 +16,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import scornn
-from scornn.cli import main
-from scornn.deploy import Frozen, write
 from scornn.errors import ScornnError, StorageError, UsageError
 from scornn.nn import MODELS, SequenceModel, build
+from scornn.program.cli import main
+from scornn.program.deploy import Frozen, write
 
 FROZEN = sorted(set(MODELS) - {"memory-blocks"})
 
@@ -41,7 +41,7 @@ def test_the_network_is_written_as_it_is_and_left_as_it_was(run: Path, tmp_path:
     network, x = scornn.load(run).train(), torch.randn(5, 2, 10)
     with torch.no_grad():
         network.layer.skew_hh_l0.add_(0.3)
-    scornn.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
+    scornn.program.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
     assert network.training
     assert torch.equal(scornn.load(tmp_path / "a.safetensors")(x), network(x))
 
@@ -51,7 +51,7 @@ def test_a_network_that_was_trained_further_has_none_of_its_run_s_figures(to: st
     network = scornn.load(run, weights="average", best=True)
     with torch.no_grad():
         network.layer.skew_hh_l0.add_(0.3)
-    scornn.deploy.export(network, tmp_path / f"a.{to}", to)
+    scornn.program.deploy.export(network, tmp_path / f"a.{to}", to)
     card = (tmp_path / f"a.{to}.md").read_text()
     assert f"| weights | raw, changed after step {network.stored.step} |" in card
     assert "No figures were stored with the weights." in card
@@ -63,7 +63,7 @@ def test_a_wider_network_is_no_network_of_the_run(to: str, run: Path, tmp_path: 
     network = scornn.load(run)
     wide = scornn.widen(network, network.layer.hidden_size + 3)
     with pytest.raises(UsageError, match=r"has shape .* by the config of its run; .* --start-from RUN --hidden N"):
-        scornn.deploy.export(wide, tmp_path / f"a.{to}", to)
+        scornn.program.deploy.export(wide, tmp_path / f"a.{to}", to)
     assert not list(tmp_path.glob("a.*"))
 
 
@@ -71,8 +71,8 @@ def test_what_was_changed_stays_so_when_it_is_written_again(run: Path, tmp_path:
     network = scornn.load(run)
     with torch.no_grad():
         network.layer.skew_hh_l0.add_(0.3)
-    scornn.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
-    scornn.deploy.export(tmp_path / "a.safetensors", tmp_path / "b.safetensors", "safetensors")
+    scornn.program.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
+    scornn.program.deploy.export(tmp_path / "a.safetensors", tmp_path / "b.safetensors", "safetensors")
     assert scornn.load(tmp_path / "b.safetensors").stored.changed
 
 
@@ -90,7 +90,7 @@ def test_what_was_changed_stays_so_when_it_is_written_again(run: Path, tmp_path:
 )
 def test_weights_that_a_file_cannot_hold(dtype: torch.dtype, to: str, said: str, run: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=said):
-        scornn.deploy.export(scornn.load(run).to(dtype), tmp_path / f"a.{to}", to)
+        scornn.program.deploy.export(scornn.load(run).to(dtype), tmp_path / f"a.{to}", to)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -99,7 +99,7 @@ def test_another_default_of_torch_changes_nothing(to: str, lstm_run: Path, tmp_p
     network = scornn.load(lstm_run)
     torch.set_default_dtype(torch.float64)
     try:
-        assert scornn.deploy.export(network, tmp_path / f"a.{to}", to).error <= write.TOLERANCE
+        assert scornn.program.deploy.export(network, tmp_path / f"a.{to}", to).error <= write.TOLERANCE
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -179,7 +179,7 @@ def test_a_linear_memory_with_a_bias(hidden: int, rho: int) -> None:
 def test_an_lstm_in_float64_is_no_onnx_file(lstm_run: Path, tmp_path: Path) -> None:
     """ONNX has an LSTM of doubles, ONNX Runtime has none."""
     with pytest.raises(UsageError, match=r"takes float32 weights of an LSTM or GRU, but .* is torch.float64"):
-        scornn.deploy.export(scornn.load(lstm_run).double(), tmp_path / "a.onnx", "onnx")
+        scornn.program.deploy.export(scornn.load(lstm_run).double(), tmp_path / "a.onnx", "onnx")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -190,7 +190,7 @@ def test_an_lstm_read_at_the_last_step(lstm_run: Path, tmp_path: Path) -> None:
 
 def session(network: SequenceModel) -> Any:
     onnxruntime = pytest.importorskip("onnxruntime")
-    from scornn.deploy.onnx import build as graph
+    from scornn.program.deploy.onnx import build as graph
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -244,8 +244,8 @@ def test_onnx_of_a_last_state_read_by_one_or_two_layers(
 
 def test_onnx_has_standard_operators_and_names_its_opset() -> None:
     onnx = pytest.importorskip("onnx")
-    from scornn.deploy.onnx import OPSET
-    from scornn.deploy.onnx import build as graph
+    from scornn.program.deploy.onnx import OPSET
+    from scornn.program.deploy.onnx import build as graph
 
     model = onnx.load_from_string(graph(Frozen(SequenceModel(build("scornn", 3, 8), 4)), {"task": "mine"}))
     assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", OPSET)]
@@ -258,7 +258,7 @@ def test_a_file_that_differs_gets_no_name(run: Path, tmp_path: Path, monkeypatch
     other = scornn.load(run, weights="average")
     monkeypatch.setattr(write, "_content", lambda *_: write.stored_weights.to_bytes(other.stored))
     with pytest.raises(ScornnError, match="safetensors file differs from the network by"):
-        scornn.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
+        scornn.program.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -274,7 +274,7 @@ def test_a_file_that_gives_nan_gets_no_name(
     network = scornn.load(run)
     monkeypatch.setattr(write, "load_file", damaged)
     with pytest.raises(ScornnError, match="safetensors file differs from the network by nan"):
-        scornn.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
+        scornn.program.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -319,7 +319,7 @@ def test_a_missing_package_is_named_in_a_line_that_installs_it(
 ) -> None:
     monkeypatch.setattr(write.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="an ONNX file needs onnx and onnxruntime: pip install onnx onnxruntime"):
-        scornn.deploy.export(run, tmp_path / "a.onnx", "onnx")
+        scornn.program.deploy.export(run, tmp_path / "a.onnx", "onnx")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,10 +9,10 @@ import torch
 from torch.nn.utils import prune
 from torch.nn.utils.parametrizations import weight_norm
 
-from scornn.deploy import Frozen
 from scornn.errors import UsageError
 from scornn.nn import MODELS, SequenceModel, build
 from scornn.nn.frozen import FrozenLayer
+from scornn.program.deploy import Frozen
 
 FROZEN = sorted(set(MODELS) - {"memory-blocks"})
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}

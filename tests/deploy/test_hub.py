@@ -13,7 +13,7 @@ from scornn.errors import UsageError
 
 def test_round_trip_on_a_local_folder(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("huggingface_hub")
-    from scornn.deploy.hub import HubNetwork
+    from scornn.program.deploy.hub import HubNetwork
 
     network, x = scornn.load(run), torch.randn(4, 2, 10)
     HubNetwork(network).save_pretrained(tmp_path / "hub")
@@ -25,7 +25,7 @@ def test_round_trip_on_a_local_folder(run: Path, tmp_path: Path) -> None:
 
 def test_what_is_saved_is_the_network_as_it_is(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("huggingface_hub")
-    from scornn.deploy.hub import HubNetwork
+    from scornn.program.deploy.hub import HubNetwork
 
     network, x = scornn.load(run), torch.randn(4, 2, 10)
     with torch.no_grad():
@@ -38,7 +38,7 @@ def test_what_is_saved_is_the_network_as_it_is(run: Path, tmp_path: Path) -> Non
 
 def test_notes_of_ones_own_are_not_replaced_by_a_card(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("huggingface_hub")
-    from scornn.deploy.hub import HubNetwork
+    from scornn.program.deploy.hub import HubNetwork
 
     (tmp_path / "README.md").write_text("my own notes")
     with pytest.raises(UsageError, match=r"README\.md is no model card"):

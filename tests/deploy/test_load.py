@@ -13,9 +13,9 @@ import safetensors.torch
 import torch
 
 import scornn
-from scornn.cli import main
 from scornn.errors import CheckpointError, UsageError
-from scornn.train import program, weights
+from scornn.program.cli import main
+from scornn.program.train import program, weights
 
 
 def test_a_run_loads_as_the_program_loads_it(run: Path) -> None:
@@ -92,8 +92,8 @@ def test_eval_says_that_the_data_are_others(
 ) -> None:
     program.evaluate(run)
     assert capsys.readouterr().err == ""
-    before = scornn.tasks.Copying.fingerprint
-    monkeypatch.setattr("scornn.tasks.Copying.fingerprint", lambda self: {**before(self), "test": "other"})
+    before = scornn.program.tasks.Copying.fingerprint
+    monkeypatch.setattr("scornn.program.tasks.Copying.fingerprint", lambda self: {**before(self), "test": "other"})
     program.evaluate(run)
     said = capsys.readouterr().err
     assert said.startswith(f"warning: evaluated on other data than {run} was trained on: test was ")

@@ -38,7 +38,7 @@ def play(code: str, folder: Path) -> None:
 def test_a_run_from_training_to_export(tmp_path: Path) -> None:
     play(
         """
-        from scornn.cli import main
+        from scornn.program.cli import main
         small = ["--set", "task.train_size=8", "--set", "task.test_size=4", "--tensorboard", "off", "--quiet"]
         train = ["train", "adding", "--hidden", "5", "--length", "4", "--threads", "1", "--backend", "naive"]
         assert main([*train, "--iterations", "2", "--out", "run", *small]) == 0

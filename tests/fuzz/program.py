@@ -23,9 +23,9 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import scornn
-from scornn.cli import main as program
-from scornn.deploy import write
 from scornn.errors import ScornnError
+from scornn.program.cli import main as program
+from scornn.program.deploy import write
 
 CODES = (0, 2, 3, 4, 5, 6, 7)  # 1 is a bug
 REFUSED = (2, 3, 4, 6, 7)

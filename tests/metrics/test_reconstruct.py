@@ -10,11 +10,11 @@ import soundfile
 import torch
 from torch import Tensor, nn
 
-from scornn import tasks
-from scornn.data import stft
 from scornn.errors import StorageError
-from scornn.metrics.reconstruct import evaluate_audio, predictions, rebuild
-from scornn.tasks import Speech, SpeechConfig
+from scornn.program import tasks
+from scornn.program.data import stft
+from scornn.program.metrics.reconstruct import evaluate_audio, predictions, rebuild
+from scornn.program.tasks import Speech, SpeechConfig
 
 
 class Answers(nn.Module):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scornn.data import features
-from scornn.metrics import ScoreRefused, ScoreUnavailable, pesq, segsnr, stoi
+from scornn.program.data import features
+from scornn.program.metrics import ScoreRefused, ScoreUnavailable, pesq, segsnr, stoi
 
 NOISE = np.random.default_rng(0).standard_normal(8000)
 

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import scornn
-from scornn import cli
 from scornn.nn import MODELS, build
+from scornn.program import cli
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,11 @@ from torch.func import functional_call
 from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
-from scornn import optim, tasks
+from scornn import optim
 from scornn.nn import MODELS, SequenceModel, build
 from scornn.optim import StiefelStep
-from scornn.tasks import AddingConfig, CopyingConfig
+from scornn.program import tasks
+from scornn.program.tasks import AddingConfig, CopyingConfig
 
 CONSTRAINED = [
     ("scornn", {}),

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from scornn.errors import UsageError
 from scornn.nn.catalogue import parameter_count
-from scornn.paper import match
-from scornn.paper.items import ITEMS, chosen
-from scornn.paper.presets import choose, presets, resolve
-from scornn.paper.scale import Cost, Request, settings, within
-from scornn.tasks import Batch, Task
-from scornn.train.config import Average, build, to_table
-from scornn.train.distributed import World
-from scornn.train.engine import Engine, build_model
-from scornn.train.tables import merge
+from scornn.program.paper import match
+from scornn.program.paper.items import ITEMS, chosen
+from scornn.program.paper.presets import choose, presets, resolve
+from scornn.program.paper.scale import Cost, Request, settings, within
+from scornn.program.tasks import Batch, Task
+from scornn.program.train.config import Average, build, to_table
+from scornn.program.train.distributed import World
+from scornn.program.train.engine import Engine, build_model
+from scornn.program.train.tables import merge
 
 NAMES = list(presets())
 SIZES = {"copying": (10, 9, "all"), "adding": (2, 1, "last"), "mnist": (1, 10, "last"), "speech": (129, 129, "all")}

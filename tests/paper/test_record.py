@@ -14,18 +14,19 @@ from typing import Any
 
 import pytest
 
-from scornn import nn, plugins
-from scornn.cli import main
+from scornn import nn
 from scornn.errors import DataError, UsageError
 from scornn.nn.catalogue import MODELS, look
-from scornn.paper import figures, match, record, tables, verdict
-from scornn.paper import page as reproduction
-from scornn.paper.items import ITEMS, Item
-from scornn.paper.presets import presets
-from scornn.paper.reproduce import reproduce
-from scornn.paper.results import collect, records, spread
-from scornn.paper.scale import Request
-from scornn.train import checkpoint
+from scornn.program import plugins
+from scornn.program.cli import main
+from scornn.program.paper import figures, match, record, tables, verdict
+from scornn.program.paper import page as reproduction
+from scornn.program.paper.items import ITEMS, Item
+from scornn.program.paper.presets import presets
+from scornn.program.paper.reproduce import reproduce
+from scornn.program.paper.results import collect, records, spread
+from scornn.program.paper.scale import Request
+from scornn.program.train import checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 

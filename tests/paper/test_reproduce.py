@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import scornn.paper.items
-from scornn.cli import main
+import scornn.program.paper.items
 from scornn.errors import DivergedError, UsageError
-from scornn.paper.items import ITEMS
-from scornn.paper.presets import presets
-from scornn.paper.record import BEGIN, END
-from scornn.paper.reproduce import reproduce
-from scornn.paper.scale import Request, settings
-from scornn.train import program
-from scornn.train.config import Config
+from scornn.program.cli import main
+from scornn.program.paper.items import ITEMS
+from scornn.program.paper.presets import presets
+from scornn.program.paper.record import BEGIN, END
+from scornn.program.paper.reproduce import reproduce
+from scornn.program.paper.scale import Request, settings
+from scornn.program.train import program
+from scornn.program.train.config import Config
 
 ROWS = ("copying-1000-scornn-190", "copying-2000-lstm-68")
 
@@ -245,8 +245,8 @@ def test_a_search_among_others_is_missing_where_optuna_is(
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert main(["reproduce", "search-copying", "--out", str(tmp_path / "a")]) == 2
     assert "a sweep needs optuna: pip install optuna" in capsys.readouterr().err
-    monkeypatch.setattr(scornn.paper.items, "ITEMS", {"search-copying": ITEMS["search-copying"]})
-    monkeypatch.setitem(scornn.paper.items.ITEMS, "fig-gradients", ITEMS["fig-gradients"])
+    monkeypatch.setattr(scornn.program.paper.items, "ITEMS", {"search-copying": ITEMS["search-copying"]})
+    monkeypatch.setitem(scornn.program.paper.items.ITEMS, "fig-gradients", ITEMS["fig-gradients"])
     assert main(["reproduce", "all", "--out", str(tmp_path / "b")]) == 0
     assert "search-copying: missing: a sweep needs optuna" in capsys.readouterr().out
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from scornn.nn import MODELS, catalogue
-from scornn.report import curves, figures, page, style
-from scornn.report.curves import Curve, Line, Panel
-from scornn.tasks import TASKS
-from scornn.tasks.catalogue import label_and_about
+from scornn.program.report import curves, figures, page, style
+from scornn.program.report.curves import Curve, Line, Panel
+from scornn.program.tasks import TASKS
+from scornn.program.tasks.catalogue import label_and_about
 
 STEPS = np.arange(100.0)
 

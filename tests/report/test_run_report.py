@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from scornn.cli import main as program
-from scornn.cli.report import main
 from scornn.errors import DataError, StorageError, UsageError
-from scornn.report import curves, run_report
-from scornn.report.run_report import report
-from scornn.report.runs import find, read
-from scornn.report.settings import problems
+from scornn.program.cli import main as program
+from scornn.program.cli.report import main
+from scornn.program.report import curves, run_report
+from scornn.program.report.run_report import report
+from scornn.program.report.runs import find, read
+from scornn.program.report.settings import problems
 
 HOSTILE = '</script><script>alert(1)</script>"><img src=x onerror=alert(2)>&amp;$x_{1'
 
@@ -431,7 +431,7 @@ def test_command_writes_the_page_in_one_piece(tmp_path, runs, capsys):
 def test_what_a_report_needs_is_imported_when_it_is_made(tmp_path, runs):
     run = runs.make(tmp_path / "run", runs.config())
     code = (
-        "import sys; from scornn.cli.report import main\n"
+        "import sys; from scornn.program.cli.report import main\n"
         "assert not {'torch', 'matplotlib', 'jinja2'} & set(sys.modules)\n"
         f"main([{str(run)!r}, '--out', {str(tmp_path / 'page.html')!r}])\n"
         "assert not {'torch._dynamo', 'matplotlib.pyplot'} & set(sys.modules)"

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from scornn import nn
-from scornn.report import spectrum
-from scornn.report.run_report import report
-from scornn.train import checkpoint
+from scornn.program.report import spectrum
+from scornn.program.report.run_report import report
+from scornn.program.train import checkpoint
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from scornn.report import page, speech
+from scornn.program.report import page, speech
 
 
 @pytest.fixture

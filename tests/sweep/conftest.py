@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from scornn.cli import main
+from scornn.program.cli import main
 
 TINY = [
     *("--length", "5", "--hidden", "4", "--threads", "1", "--iterations", "12"),
@@ -38,11 +38,13 @@ def sweep() -> Callable[..., int]:
 
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["torch", "optuna", "scornn.cli.sweep", "scornn.sweep.program", "scornn.sweep.rho"])
+_FORKS.set_forkserver_preload(
+    ["torch", "optuna", "scornn.program.cli.sweep", "scornn.program.sweep.program", "scornn.program.sweep.rho"]
+)
 """Imported once for all processes of these tests."""
 _SWEEP = """
 import os, sys
-from scornn.cli import main
+from scornn.program.cli import main
 os.setsid()
 os.chdir(folder)
 for stream in (1, 2):

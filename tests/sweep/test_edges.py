@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from scornn.cli import main
-from scornn.sweep import record
-from scornn.sweep.program import open_sweep
-from scornn.train.loop import Trainer
+from scornn.program.cli import main
+from scornn.program.sweep import record
+from scornn.program.sweep.program import open_sweep
+from scornn.program.train.loop import Trainer
 
 TINY = ["--length", "5", "--hidden", "4", "--threads", "1", "--iterations", "2", "--quiet"]
 TINY += ["--set", "task.train_size=40", "--set", "task.test_size=20"]

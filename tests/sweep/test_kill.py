@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from scornn.cli import main
-from scornn.sweep import record
-from scornn.sweep.program import open_sweep
+from scornn.program.cli import main
+from scornn.program.sweep import record
+from scornn.program.sweep.program import open_sweep
 
 OVER = ("--over", "model.options.rho=0,1,2", "--over", "optimizer.recurrent.lr=1e-3,1e-2")
 LONGER = ("--set", "steps=90", "--set", "checkpoint_every=10", "--set", "eval_every=45")

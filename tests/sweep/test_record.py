@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scornn.paper.items import ITEMS
-from scornn.report.page import Table
-from scornn.sweep import record, rho, search
-from scornn.sweep.page import page
+from scornn.program.paper.items import ITEMS
+from scornn.program.report.page import Table
+from scornn.program.sweep import record, rho, search
+from scornn.program.sweep.page import page
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = sorted((ROOT / "results" / "sweeps").glob("*.json"))

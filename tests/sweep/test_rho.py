@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from scornn.cli import main
 from scornn.errors import DivergedError
-from scornn.sweep import rho
-from scornn.sweep.program import open_sweep
-from scornn.train.engine import Engine, Outcome
+from scornn.program.cli import main
+from scornn.program.sweep import rho
+from scornn.program.sweep.program import open_sweep
+from scornn.program.train.engine import Engine, Outcome
 
 COPYING: dict[str, Any] = {"task": {"name": "copying", "length": 5, "train_size": 100}, "threads": 1}
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import torch
 
-from scornn.cli import main
 from scornn.errors import DivergedError, RunInUseError, UsageError
-from scornn.sweep import owner, plan, record, space, worker
-from scornn.sweep.program import open_sweep
-from scornn.sweep.storage import without_password
-from scornn.sweep.study import Trials
-from scornn.train import program as train_program
-from scornn.train.engine import Engine, make_task
+from scornn.program.cli import main
+from scornn.program.sweep import owner, plan, record, space, worker
+from scornn.program.sweep.program import open_sweep
+from scornn.program.sweep.storage import without_password
+from scornn.program.sweep.study import Trials
+from scornn.program.train import program as train_program
+from scornn.program.train.engine import Engine, make_task
 
 Sweep = Callable[..., int]
 Runs = Callable[[Path], dict[str, dict[str, Any]]]
@@ -366,9 +366,7 @@ def test_a_study_of_another_config_is_refused(sweep: Sweep, capsys: pytest.Captu
 
 @pytest.mark.parametrize("arguments", [["--help"], ["sweep", "--help"], ["sweep", "resume", "--help"]])
 def test_help_imports_neither_torch_nor_optuna(arguments: list[str]) -> None:
-    code = (
-        f"import sys; from scornn.cli import main; main({arguments}); print({{'torch', 'optuna'}} & set(sys.modules))"
-    )
+    code = f"import sys, scornn.program.cli as c; c.main({arguments}); print({{'torch', 'optuna'}} & set(sys.modules))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.endswith("set()\n")
     assert "sweep" in said
@@ -379,7 +377,7 @@ import os, signal, sys
 import optuna, torch, matplotlib.figure
 sys.modules["fcntl"] = None
 del os.uname, signal.SIGHUP, signal.SIGKILL
-from scornn.cli import main
+from scornn.program.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 

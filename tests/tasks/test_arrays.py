@@ -14,10 +14,10 @@ import pytest
 import torch
 
 import scornn
-from scornn.cli import main
-from scornn.data import arrays
 from scornn.errors import DataError
-from scornn.tasks import Arrays, ArraysConfig, check, make
+from scornn.program.cli import main
+from scornn.program.data import arrays
+from scornn.program.tasks import Arrays, ArraysConfig, check, make
 
 N, T = 12, 5
 RANDOM = np.random.default_rng(0)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import scornn
-from scornn.cli._options import task_names
 from scornn.errors import UsageError
-from scornn.tasks import TASKS, CopyingConfig, PixelMnistConfig, Task, TaskConfig, make, task
-from scornn.tasks.catalogue import Entry, find, name_of
+from scornn.program.cli._options import task_names
+from scornn.program.tasks import TASKS, CopyingConfig, PixelMnistConfig, Task, TaskConfig, make, task
+from scornn.program.tasks.catalogue import Entry, find, name_of
 
 
 def test_help_knows_the_names_without_importing_them() -> None:

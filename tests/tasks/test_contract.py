@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from scornn.errors import UsageError
-from scornn.tasks import Batch, Task, check
+from scornn.program.tasks import Batch, Task, check
 
 
 class Own(Task):

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from scornn import tasks
-from scornn.data import draws
 from scornn.errors import UsageError
-from scornn.tasks import AddingConfig, Batch, CopyingConfig
-from scornn.tasks.base import cross_entropy
+from scornn.program import tasks
+from scornn.program.data import draws
+from scornn.program.tasks import AddingConfig, Batch, CopyingConfig
+from scornn.program.tasks.base import cross_entropy
 
 
 def copying(**settings: int) -> tasks.Copying:

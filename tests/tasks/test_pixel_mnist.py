@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from scornn import tasks
-from scornn.data import draws, mnist
-from scornn.tasks import PixelMnist, PixelMnistConfig
+from scornn.program import tasks
+from scornn.program.data import draws, mnist
+from scornn.program.tasks import PixelMnist, PixelMnistConfig
 
 
 @pytest.fixture(scope="module")

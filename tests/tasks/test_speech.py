@@ -11,11 +11,11 @@ import pytest
 import soundfile
 import torch
 
-from scornn import tasks
 from scornn.errors import DataError, UsageError
-from scornn.metrics.reconstruct import evaluate_audio
 from scornn.nn import SequenceModel, build
-from scornn.tasks import Batch, Speech, SpeechConfig
+from scornn.program import tasks
+from scornn.program.metrics.reconstruct import evaluate_audio
+from scornn.program.tasks import Batch, Speech, SpeechConfig
 
 
 def make(data: Path, corpus: str = "folder", seed: int = 3, **settings: object) -> Speech:

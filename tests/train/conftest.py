@@ -14,9 +14,9 @@ import safetensors.torch
 import torch
 
 from scornn.nn.catalogue import MODELS
-from scornn.tasks import TASKS
-from scornn.train.config import Config, build
-from scornn.train.tables import assign, merge
+from scornn.program.tasks import TASKS
+from scornn.program.train.config import Config, build
+from scornn.program.train.tables import assign, merge
 
 SMALL: dict[str, Any] = {
     "task": {"name": "copying", "length": 10, "train_size": 80, "test_size": 40, "batch": 20},

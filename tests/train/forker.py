@@ -14,9 +14,9 @@ import traceback
 
 import torch._dynamo  # noqa: F401  (every optimizer imports it when it is made)
 
-import scornn.paper.presets
-import scornn.train.program  # noqa: F401
-from scornn.cli import main
+import scornn.program.paper.presets
+import scornn.program.train.program  # noqa: F401
+from scornn.program.cli import main
 
 PR_SET_PTRACER = 0x59616D61
 

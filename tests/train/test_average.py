@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from scornn.errors import CheckpointError, UsageError
-from scornn.train import checkpoint, program, state
-from scornn.train.config import Config, Schedule, build, to_table
-from scornn.train.distributed import World
-from scornn.train.engine import Engine, make_task
-from scornn.train.loop import Trainer
+from scornn.program.train import checkpoint, program, state
+from scornn.program.train.config import Config, Schedule, build, to_table
+from scornn.program.train.distributed import World
+from scornn.program.train.engine import Engine, make_task
+from scornn.program.train.loop import Trainer
 
 Small = Callable[..., Config]
 

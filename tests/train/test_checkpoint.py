@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from scornn.errors import CheckpointError, StorageError
-from scornn.train import checkpoint
+from scornn.program.train import checkpoint
 
 MODEL = {"weight": torch.arange(6.0).reshape(2, 3), "empty": torch.zeros(0)}
 TRAINING = {"optimizer/rest/weight/step": torch.tensor(3.0), "random/torch": torch.arange(9, dtype=torch.uint8)}

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scornn.errors import UsageError
-from scornn.roles import Role
-from scornn.train.config import Config, build, config_hash, role, to_json, to_table
-from scornn.train.tables import assign, merge, of_today, parse_setting, parse_value, read, set_values
-from scornn.train.validate import convert
+from scornn.program.roles import Role
+from scornn.program.train.config import Config, build, config_hash, role, to_json, to_table
+from scornn.program.train.tables import assign, merge, of_today, parse_setting, parse_value, read, set_values
+from scornn.program.train.validate import convert
 
 Small = Callable[..., Config]
 

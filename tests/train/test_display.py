@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from scornn.errors import UsageError
-from scornn.train import board, program
-from scornn.train.config import Config, to_json
-from scornn.train.progress import Figures, Screen, tell
+from scornn.program.train import board, program
+from scornn.program.train.config import Config, to_json
+from scornn.program.train.progress import Figures, Screen, tell
 
 Small = Callable[..., Config]
 

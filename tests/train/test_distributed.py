@@ -17,8 +17,8 @@ import safetensors.torch
 import torch
 
 from scornn.nn.catalogue import MODELS
-from scornn.train import checkpoint, program, state
-from scornn.train.config import Config, to_json
+from scornn.program.train import checkpoint, program, state
+from scornn.program.train.config import Config, to_json
 
 Small = Callable[..., Config]
 # Of 50 training samples the third batch holds 10; 7 test samples make two batches, one for each process.

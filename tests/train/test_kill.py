@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from scornn.errors import RunInUseError
-from scornn.train import checkpoint, program
-from scornn.train.config import Config, to_json
-from scornn.train.run import Run, place
+from scornn.program.train import checkpoint, program
+from scornn.program.train.config import Config, to_json
+from scornn.program.train.run import Run, place
 
 Small = Callable[..., Config]
 Bits = Callable[[Path], dict[str, Any]]

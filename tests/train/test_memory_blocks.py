@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import scornn
-from scornn.cli import main
-from scornn.report import spectrum
-from scornn.tasks import make
-from scornn.train import config as configs
-from scornn.train.distributed import World
-from scornn.train.engine import Engine
+from scornn.program.cli import main
+from scornn.program.report import spectrum
+from scornn.program.tasks import make
+from scornn.program.train import config as configs
+from scornn.program.train.distributed import World
+from scornn.program.train.engine import Engine
 
 TINY = [
     "--model",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scornn.cli import main
+from scornn.program.cli import main
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
 SOURCES = dict(re.findall(r"^```py\n# (\S+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL))

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import scornn
-from scornn import plugins
-from scornn.cli import main
 from scornn.errors import UsageError
-from scornn.train.config import to_table
-from scornn.train.loop import Trainer
+from scornn.program import plugins
+from scornn.program.cli import main
+from scornn.program.train.config import to_table
+from scornn.program.train.loop import Trainer
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
 BLOCK = re.compile(r"^```py\n# (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

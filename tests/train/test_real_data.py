@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from scornn.cli import main
-from scornn.train.loop import Trainer
+from scornn.program.cli import main
+from scornn.program.train.loop import Trainer
 
 Bits = Callable[[Path], dict[str, Any]]
 QUIET = ["--quiet", "--tensorboard", "off", "--threads", "1"]

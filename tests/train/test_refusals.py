@@ -12,10 +12,10 @@ import pytest
 import safetensors.torch
 import torch
 
-from scornn.cli import main
-from scornn.train import checkpoint, program
-from scornn.train.config import Config
-from scornn.train.run import Run
+from scornn.program.cli import main
+from scornn.program.train import checkpoint, program
+from scornn.program.train.config import Config
+from scornn.program.train.run import Run
 
 Small = Callable[..., Config]
 
@@ -147,7 +147,7 @@ def test_a_refusal_changes_nothing(name: str, run: Path, capsys: pytest.CaptureF
 def test_wrong_requests_change_nothing(
     argv: list[str], code: int, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("scornn.train.board.find_spec", lambda name: None)
+    monkeypatch.setattr("scornn.program.train.board.find_spec", lambda name: None)
     before = contents(run)
     assert main([*argv, "--quiet"]) == code, capsys.readouterr().err
     assert contents(run) == before

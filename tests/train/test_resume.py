@@ -12,15 +12,15 @@ import safetensors.torch
 import torch
 
 import scornn
-from scornn import tasks
-from scornn.cli import main
 from scornn.errors import CheckpointError, DivergedError, UsageError
-from scornn.train import checkpoint, program, provenance, state
-from scornn.train.config import Config
-from scornn.train.distributed import World
-from scornn.train.engine import Engine, Weights, make_task
-from scornn.train.loop import Trainer, check_belongs
-from scornn.train.signals import StopRequest
+from scornn.program import tasks
+from scornn.program.cli import main
+from scornn.program.train import checkpoint, program, provenance, state
+from scornn.program.train.config import Config
+from scornn.program.train.distributed import World
+from scornn.program.train.engine import Engine, Weights, make_task
+from scornn.program.train.loop import Trainer, check_belongs
+from scornn.program.train.signals import StopRequest
 
 Small = Callable[..., Config]
 Bits = Callable[[Path], dict[str, Any]]
@@ -383,7 +383,7 @@ def test_another_config_or_other_data_are_refused(small: Small, tmp_path: Path) 
     (run / "config.json").write_text((run / "config.json").read_text().replace('"lr": 0.02', '"lr": 0.01'))
     assert resume(run).exit_code == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("scornn.tasks.Copying.fingerprint", lambda self: {"train": "other"})
+        patch.setattr("scornn.program.tasks.Copying.fingerprint", lambda self: {"train": "other"})
         with pytest.raises(CheckpointError, match="trained on other data"):
             resume(run)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from scornn.cli import main
-from scornn.train.watch import WATCHERS, scalars, watcher
+from scornn.program.cli import main
+from scornn.program.train.watch import WATCHERS, scalars, watcher
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "use.md"
 EXAMPLES = dict(re.findall(r"^```py\n# (\S+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL))

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from scornn.nn.catalogue import MODELS
-from scornn.tasks import Batch, Task, TaskConfig, make, task
-from scornn.train import distributed, state
-from scornn.train.config import build
-from scornn.train.distributed import World
-from scornn.train.loop import Trainer
+from scornn.program.tasks import Batch, Task, TaskConfig, make, task
+from scornn.program.train import distributed, state
+from scornn.program.train.config import build
+from scornn.program.train.distributed import World
+from scornn.program.train.loop import Trainer
 
 STEPS = 4
 

@@ -1,5 +1,0 @@
-"""Scores of rebuilt speech: SegSNR, STOI, PESQ."""
-
-from scornn.metrics.scores import ScoreRefused, ScoreUnavailable, pesq, segsnr, stoi
-
-__all__ = ["ScoreRefused", "ScoreUnavailable", "pesq", "segsnr", "stoi"]

@@ -1,0 +1,71 @@
+"""A trained network, ready to be used: no sizes retyped, no files looked for by hand, no data needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast, get_args
+
+import torch
+
+from scornn.errors import UsageError
+from scornn.nn import SequenceModel
+from scornn.program.deploy.frozen import Frozen
+from scornn.program.tasks import TaskForm
+from scornn.program.tasks.catalogue import find as find_task
+from scornn.program.tasks.catalogue import name_of
+from scornn.program.train.engine import Weights, build_model, make_task
+from scornn.program.train.weights import Stored, find
+
+
+class Network(SequenceModel):
+    """The network of a run. ``task`` tells inputs and outputs, ``stored`` where the weights come from."""
+
+    task: TaskForm
+    stored: Stored
+
+    def frozen(self, *, plain: bool = False) -> Frozen:
+        """The network with W as a constant: ``y, *state = frozen(x, *state)``, for streaming and export."""
+        return Frozen(self, plain=plain)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    weights: Weights = "raw",
+    best: bool = False,
+    device: torch.device | str = "cpu",
+    plugins: Sequence[str] = (),
+) -> Network:
+    """The trained network of a run, in evaluation mode.
+
+    Args:
+        path: a run directory, a recorded result with weights, a checkpoint directory, or a file made by
+            ``scornn export --to safetensors``.
+        weights: those that were stepped (``raw``), or their ``average``.
+        best: the weights of the best evaluation rather than the newest.
+        device: where to put them.
+        plugins: files of models and tasks, where the run has some of its own. That of a task alone is not needed.
+
+    Example:
+        >>> network = scornn.load("runs/mnist-scornn-170-s5544")  # doctest: +SKIP
+        >>> network(torch.rand(784, 3, 1)).shape  # doctest: +SKIP
+        torch.Size([3, 10])
+    """
+    if weights not in get_args(Weights):
+        raise UsageError(f"weights = {weights!r}: expected one of {', '.join(get_args(Weights))}")
+    return of(find(Path(path), best=best, weights=weights, plugins=plugins, with_task=False), device)
+
+
+def of(stored: Stored, device: torch.device | str = "cpu") -> Network:
+    """The network that stored weights belong to."""
+    config, name = stored.config, name_of(stored.config.task)
+    # Without the form, as in runs of before it was kept: a task may know its sizes from its data alone.
+    task = stored.task or TaskForm.of(name, find_task(name).kind) or TaskForm.of(name, make_task(config))
+    assert task is not None
+    with torch.random.fork_rng(devices=[]):  # building draws weights, which are then replaced
+        network = cast(Network, build_model(config, task, Network))
+    stored.put_into(network)
+    network.task, network.stored = task, stored
+    return network.to(device).eval()

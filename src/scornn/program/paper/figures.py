@@ -1,0 +1,273 @@
+"""The paper's figures in the paper's arrangement, from the runs that make their curves."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure as Drawing
+
+from scornn.nn.catalogue import look
+from scornn.program import durable
+from scornn.program.paper import match
+from scornn.program.paper.items import ITEMS, Item
+from scornn.program.paper.presets import presets
+from scornn.program.paper.results import Number, Results, label
+from scornn.program.paper.verdict import ENOUGH, gradient_moments, orthogonality
+from scornn.program.report import curves, figures, style
+from scornn.program.report.curves import Curve, Line, Panel
+from scornn.program.report.page import number
+from scornn.program.report.runs import Run, finite, mapping
+
+_TITLES = {"mnist": "Unpermuted", "pmnist": "Permuted"}
+_NARROW = (4.25, 3.0)
+"""Inches of a panel of the README."""
+AVERAGED = ", averaged weights"
+Reader = Callable[[Run, str], list[Any]]
+Variants = dict[str, dict[str, int]]
+"""The number of each setting of a model, by the setting's label."""
+
+
+def write_figures(results: Results, out: Path, items: Sequence[Item] = tuple(ITEMS.values())) -> list[Path]:
+    """Each figure that has a curve, in the paper's arrangement, as ``ITEM.svg`` and ``ITEM.png``."""
+    written = []
+    for item in items:
+        drawn = drawing(item, results)
+        if drawn is None:
+            continue
+        durable.make_directory(out)
+        figure, alt = drawn
+        durable.write_text(out / f"{item.name}.svg", style.svg(figure, alt=alt, themed=False))
+        durable.write_bytes(out / f"{item.name}.png", style.png(figure))
+        written += [out / f"{item.name}.svg", out / f"{item.name}.png"]
+    return written
+
+
+def pictured(results: Results) -> dict[str, list[tuple[str, Panel]]]:
+    """The README's figures, panel by panel, each with the name of its file and a title that says all.
+
+    Of runs that have a say: of an epoch of seventy there is nothing to see.
+    """
+    results = replace(results, runs={name: _with_a_say(name, runs) for name, runs in results.runs.items()})
+    found = {
+        "fig-copying": _without_averages(panels(ITEMS["fig-copying"], results)),
+        "table-mnist": panels(ITEMS["table-mnist"], results),
+        TIME: by_time(results),
+    }
+    named: dict[str, list[tuple[str, Panel]]] = {}
+    for name, drawn in found.items():
+        item = ITEMS.get(name, ITEMS["table-mnist"])
+        for k, panel in enumerate(curves.agreed(drawn), 1):
+            title = f"{item.title}, {panel.title if '=' in panel.title else panel.title.lower()}"
+            named.setdefault(name, []).append((f"{name}-{k}.svg", replace(panel, title=title)))
+    return named
+
+
+def _with_a_say(name: str, runs: Iterable[Run]) -> list[Run]:
+    return [run for run in runs if match.share_made(run.summary, presets()[name]) >= ENOUGH]
+
+
+def write_pictured(results: Results, out: Path) -> list[Path]:
+    """Each panel of the README as a file: a wide page shows two in a row, a phone one, and their text is legible."""
+    written = []
+    for panels in pictured(results).values():
+        drawn = [curves.curves([panel], size=_NARROW) for _, panel in panels]
+        height = max(figure.get_figheight() for figure in drawn)
+        for (name, panel), figure in zip(panels, drawn, strict=True):
+            figure.set_figheight(height)  # neighbours, whose legends differ
+            written.append(durable.make_directory(out) / name)
+            durable.write_text(written[-1], style.svg(figure, alt=curves.describe(panel), themed=False))
+    return written
+
+
+def drawing(item: Item, results: Results) -> tuple[Drawing, str] | None:
+    """An item's figure as one drawing, and its description; None where nothing is there to draw.
+
+    Averaged weights are left to the page.
+    """
+    if item.kind == "timing":
+        return bars(results.numbers(item))
+    drawn = _without_averages(panels(item, results))
+    if not drawn:
+        return None
+    columns = 1 if item.name == "fig-adding" else 2
+    return curves.curves(drawn, columns=columns), " ".join(curves.describe(panel) for panel in drawn)
+
+
+def _without_averages(panels: Iterable[Panel]) -> list[Panel]:
+    """The panels that have curves of raw weights, with these alone."""
+    kept = [replace(panel, curves=[c for c in panel.curves if not c.line.average]) for panel in panels]
+    return [panel for panel in kept if panel.curves]
+
+
+def panels(item: Item, results: Results) -> list[Panel]:
+    """An item's pairs of axes; settings beyond the paper, where they were run, are drawn with the others."""
+    names = (*item.presets, *item.beyond)
+    match item.name:
+        case "fig-copying" | "fig-adding":
+            lengths = dict.fromkeys(presets()[name].config["task"]["length"] for name in item.presets)
+            ylabel = "cross-entropy" if item.name == "fig-copying" else "test MSE"
+            return [_loss(names, results, T, ylabel) for T in lengths]
+        case "table-mnist":
+            return _accuracy(names, results)
+        case "fig-orthogonality":
+            drawn = _curves(names, results, lambda run, weights: [orthogonality(run)] if weights == "raw" else [])
+            sizes = [run.hidden for name in names for run in results.runs.get(name, []) if run.hidden]
+            return [curves.orthogonality(drawn, sizes, "epoch")]
+        case "fig-gradients":
+            return _gradients(item, results)
+    return []
+
+
+def _loss(names: Sequence[str], results: Results, T: int, ylabel: str) -> Panel:
+    own = [name for name in names if presets()[name].config["task"]["length"] == T]
+    drawn = _curves(own, results, lambda run, weights: [run.series("test", "loss", weights)])
+    runs = [run for name in own for run in results.runs.get(name, [])]
+    marks = [("baseline", run.baseline) for run in runs if run.baseline is not None][:1]
+    length = mapping(runs[0].config.get("task")).get("length") if runs else T
+    title = f"T = {T}" if length == T else f"T = {length} (smoke, in place of {T})"
+    return Panel(title, drawn, "iteration", ylabel, None, marks)
+
+
+def _accuracy(names: Sequence[str], results: Results) -> list[Panel]:
+    """The paper's settings of scoRNN, of those beyond it the best of each network, and of each other model the best.
+
+    Averaged weights are drawn of the paper's settings: of the others the table has them. Beside runs that went far
+    enough to say something, the others are left to the table too.
+    """
+    telling = {name: kept for name, runs in results.runs.items() if (kept := _with_a_say(name, runs))}
+    if any(name in telling for name in names):
+        results = replace(results, runs=telling)
+    panels = []
+    variants: Variants = {}
+    for task, title in _TITLES.items():
+        shown: list[str] = []
+        for model, own in _by_model(task, names, results).items():
+            if model != "scornn":
+                shown += _best(own, results)
+                continue
+            shown += [name for name in own if not presets()[name].beyond]
+            networks: dict[int | None, list[str]] = {}  # by their number of parameters
+            for name in own:
+                if presets()[name].beyond:
+                    networks.setdefault(presets()[name].parameters, []).append(name)
+            shown += [name for alike in networks.values() for name in _best(alike, results)]
+        drawn = _curves(shown, results, _accuracy_series, variants)
+        of_paper = {results.label(presets()[name]) for name in shown if not presets()[name].beyond}
+        drawn = [c for c in drawn if not c.line.average or c.label.removesuffix(AVERAGED) in of_paper]
+        panels.append(Panel(title, drawn, "epoch", "test accuracy", "share", across="log"))
+    return [panel for panel in panels if panel.curves]
+
+
+def _by_model(task: str, names: Iterable[str], results: Results) -> dict[str, list[str]]:
+    """The settings of a task that were run."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        if name.startswith(f"{task}-") and results.runs.get(name):
+            found.setdefault(presets()[name].config["model"]["name"], []).append(name)
+    return found
+
+
+def _best(names: Sequence[str], results: Results) -> list[str]:
+    """The setting with the best run, where there is one."""
+    return sorted(names, key=lambda name: -max((run.best() or 0.0) for run in results.runs[name]))[:1]
+
+
+def _accuracy_series(run: Run, weights: str) -> list[Any]:
+    """By epochs, those of the run included that it began as."""
+    steps = finite(run.summary.get("steps"))
+    x, y = run.series("test", "accuracy", weights)
+    preset = match.preset_of(run.config)
+    before = presets()[preset.start].config["epochs"] if preset and preset.start else 0
+    return [(before + x * (run.epochs / steps) if steps and run.epochs else x, y)]
+
+
+TIME = "accuracy-over-time"
+_BY_TIME = ("scornn", "lstm", "linear-memory", "memory-blocks")
+
+
+def by_time(results: Results) -> list[Panel]:
+    """Test accuracy on both MNISTs against the time of training, of each of some models the best setting.
+
+    A run that began as another one ended is left out: its time is not all that it took.
+    """
+    panels = []
+    variants: Variants = {}
+    for task, title in _TITLES.items():
+        by_model = _by_model(task, (name for name in results.runs if not presets()[name].start), results)
+        shown = [name for model in _BY_TIME for name in _best(by_model.get(model, []), results)]
+        drawn = _curves(shown, results, _seconds_series, variants)
+        panels.append(Panel(title, drawn, "time of training", "test accuracy", "share", across="time"))
+    return [panel for panel in panels if panel.curves]
+
+
+def _seconds_series(run: Run, weights: str) -> list[Any]:
+    steps, seconds = run.series("test", "seconds", weights)
+    at, accuracy = run.series("test", "accuracy", weights)
+    return [(np.interp(at, steps, seconds), accuracy)] if weights == "raw" and steps.size else []
+
+
+def _gradients(item: Item, results: Results) -> list[Panel]:
+    panels = []
+    for moment, when in enumerate(("at the start", "trained")):
+        steps: set[int] = set()
+
+        def norms(run: Run, weights: str, moment: int = moment, steps: set[int] = steps) -> list[Any]:
+            moments = gradient_moments(run)[moment : moment + 1] if weights == "raw" else []
+            steps |= {step for step, _ in moments}
+            return [(np.arange(1, len(values) + 1), values) for _, values in moments]
+
+        drawn = _curves(item.presets, results, norms)
+        title = when if moment == 0 or not steps else f"after {max(steps)} iterations"
+        panels.append(Panel(title[0].upper() + title[1:], drawn, "t", "‖∂L/∂hₜ‖", "log"))
+    return panels
+
+
+def _curves(names: Sequence[str], results: Results, read: Reader, variants: Variants | None = None) -> list[Curve]:
+    """A curve for each preset that has runs, and a dotted one of its averaged weights where they were evaluated.
+
+    Panels that share ``variants`` draw a setting alike.
+    """
+    drawn: list[Curve] = []
+    averages: list[Curve] = []
+    variants = {} if variants is None else variants
+    for name in names:
+        preset, runs = presets()[name], results.runs.get(name, [])
+        model = preset.config["model"]["name"]
+        said = results.label(preset) + (f", {preset.brief}" if preset.brief else "")
+        for weights, into in (("raw", drawn), ("average", averages)):
+            members = [(x, y) for run in runs for x, y in read(run, weights) if np.size(x)]
+            if not members:
+                continue
+            settings = variants.setdefault(model, {})
+            line = Line.of(look(model), settings.setdefault(said, len(settings)), average=weights == "average")
+            into.append(Curve(f"{said}{AVERAGED}" if line.average else said, members, line))
+    return [*drawn, *averages]
+
+
+def bars(numbers: list[Number]) -> tuple[Drawing, str] | None:
+    """Minutes per epoch, published and here, of the rows that were timed."""
+    known = [n for n in numbers if n.values]
+    if not known:
+        return None
+    published = [n.published.value if n.published else None for n in known]
+    columns = {"published, GTX 1080": published, "here": [n.mean for n in known]}
+    smoke = all(n.budget.startswith("smoke") for n in known)
+    title = "smoke: networks of 8 units here" if smoke else ""
+    names = [label(n.preset) for n in known]
+    drawn = figures.bars(names, columns, xlabel="minutes per epoch", title=title, log=True)
+    said = (f"{label(n.preset)} {number(n.mean)}, published {number(p)}" for n, p in zip(known, published, strict=True))
+    return drawn, "Minutes per epoch: " + "; ".join(said)
+
+
+def points(results: Results, items: Sequence[Item]) -> list[list[Any]]:
+    """Every point of every curve: item, panel, curve, member, x, y."""
+    rows: list[list[Any]] = []
+    for item in items:
+        for panel in panels(item, results):
+            for curve in panel.curves:
+                for k, (x, y) in enumerate(curve.members):
+                    of_curve = zip(np.asarray(x).tolist(), np.asarray(y).tolist(), strict=True)
+                    rows += [[item.name, panel.title, curve.label, k, a, b] for a, b in of_curve]
+    return rows

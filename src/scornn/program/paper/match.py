@@ -1,0 +1,110 @@
+"""Which preset a run belongs to, and in words how it differs from it."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from scornn.program.paper.experiments import Preset
+from scornn.program.paper.presets import presets
+from scornn.program.report.settings import setting_name
+from scornn.program.roles import Role
+from scornn.program.train.config import build, role, to_table, told_apart
+from scornn.program.train.tables import Table, flat, merge, of_setting, set_values
+
+
+def preset_of(config: Mapping[str, Any]) -> Preset | None:
+    """The preset that a run is of: the one it is named after, or the one with its task, model and optimizer.
+
+    Of several that differ in their length alone it is the one of the run's length, or else the first.
+    """
+    named = re.fullmatch(r"(.+)-s\d+", str(config.get("name") or ""))
+    if named and named[1] in presets():
+        return presets()[named[1]]
+    own = _identity(config)
+    alike = [preset for preset in presets().values() if _identity_of(preset.name) == own]
+    length = [preset for preset in alike if whole(preset.name)["epochs"] == config.get("epochs")]
+    return next(iter([*length, *alike]), None)
+
+
+def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:
+    """What the run sets otherwise than its preset, its length left aside: "T 40 instead of 1,000"."""
+
+    def counts(key: str) -> bool:
+        return key != "task.eval_batch" and (key.startswith("task.") or not role(key))
+
+    own, its = (set_values(of_setting(table)) for table in (config, whole(preset.name)))
+    return _in_words(*({key: value for key, value in t.items() if counts(key)} for t in (own, its)))
+
+
+def unlike(config: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """What makes a run another experiment than the other: "rate 0.05 instead of 0.001"."""
+    return _in_words(_identity(config), _identity(other))
+
+
+def _in_words(here: Table, there: Table) -> list[str]:
+    found = []
+    for key in {**there, **here}:
+        if here.get(key) != there.get(key):
+            instead = f" instead of {_number(there[key])}" if key in there else ""
+            found.append(f"{setting_name(key)} {_number(here.get(key, 'not set'))}{instead}")
+    return found
+
+
+def share_made(summary: Mapping[str, Any], preset: Preset) -> float:
+    """How far a run went, as a share of the paper's length; 0 where it does not say."""
+    made, whole_length, _ = _lengths(summary, preset)
+    return made / whole_length if isinstance(made, int | float) else 0.0
+
+
+def length(summary: Mapping[str, Any], preset: Preset) -> str:
+    """How far a run went against the paper's length: "4,000 of 10,000 iterations", "70 epochs"."""
+    made, whole_length, unit = _lengths(summary, preset)
+    if not isinstance(made, int | float):
+        return f"unknown part of {whole_length:,} {unit}"
+    if made >= whole_length:
+        made_in_words = f"{made:,.6g} {unit if made != 1 else unit.removesuffix('s')}"
+        return made_in_words if made == whole_length else f"{made_in_words}, published {whole_length:,}"
+    return f"{made:,.3g} of {whole_length:,} {unit}" if unit == "epochs" else f"{made:,} of {whole_length:,} {unit}"
+
+
+def _lengths(summary: Mapping[str, Any], preset: Preset) -> tuple[Any, Any, str]:
+    """How far a run went, the paper's length, and what is counted."""
+    if preset.config.get("steps"):
+        return summary.get("steps"), preset.config["steps"], "iterations"
+    return summary.get("epochs"), preset.config.get("epochs"), "epochs"
+
+
+def sizes(config: Mapping[str, Any]) -> list[str]:
+    """The sizes of a reduced run in words: "n 8", "T 20"."""
+    here = flat(config)
+    keys = ("model.hidden", "task.length", "task.batch", "task.train_size", "task.corpus")
+    return [f"{setting_name(key)} {_number(here[key])}" for key in keys if key in here]
+
+
+def is_reduced(config: Mapping[str, Any], preset: Preset) -> bool:
+    """Whether the network or the problem itself is another than the paper's, as in a smoke run."""
+    here, there = flat(config), flat(whole(preset.name))
+    return any(here.get(key) != there.get(key) for key in ("model.hidden", "task.length"))
+
+
+@cache
+def whole(name: str) -> Table:
+    """A preset's config with every default in it, and its start as :func:`of_setting` says it of a run."""
+    preset = presets()[name]
+    start = f"{preset.start}-averaged" if preset.start else None
+    return {**to_table(build(merge({"threads": 1}, preset.config))), "start": start}
+
+
+@cache
+def _identity_of(preset: str) -> Table:
+    return _identity(whole(preset))
+
+
+def _identity(config: Mapping[str, Any]) -> Table:
+    """What makes a run the one of its preset: all that is set, so that a run of before an option existed has it too."""
+    return told_apart(of_setting(config), tuple(Role))
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

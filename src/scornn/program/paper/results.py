@@ -1,0 +1,323 @@
+"""What runs and measurements say about the paper's rows: every number once, with what was published beside it."""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scornn.errors import DataError
+from scornn.nn.catalogue import look
+from scornn.program import durable
+from scornn.program.analysis.timing import minutes_per_epoch
+from scornn.program.paper import match, verdict
+from scornn.program.paper.experiments import Preset, Published
+from scornn.program.paper.items import GRADIENT_STEPS, ITEMS, Item
+from scornn.program.paper.presets import presets
+from scornn.program.paper.verdict import audio_mean, gradient_moments, judge, orthogonality
+from scornn.program.report.page import number
+from scornn.program.report.runs import Run, distinct, find, finite, mapping, read
+from scornn.program.report.settings import setting_name
+
+
+@dataclass(frozen=True)
+class Number:
+    """One measure of one row.
+
+    ``values`` are those of the seeds, ``averaged`` the same with averaged weights. ``published`` is None where the
+    paper has no such figure, and the verdict empty. ``share`` says how much of its protocol the shortest run made.
+    """
+
+    item: str
+    preset: Preset
+    measure: str
+    values: tuple[float, ...]
+    averaged: tuple[float, ...]
+    published: Published | None
+    budget: str
+    verdict: str
+    share: float
+
+    @property
+    def mean(self) -> float | None:
+        return statistics.fmean(self.values) if self.values else None
+
+    @property
+    def deviation(self) -> float | None:
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    @property
+    def best(self) -> float | None:
+        """The better mean, of the runs or of their averaged weights."""
+        means = [statistics.fmean(some) for some in (self.values, self.averaged) if some]
+        goal = max if self.published is not None and self.published.metric == "accuracy" else min
+        return goal(means, default=None)
+
+    @property
+    def by_average(self) -> bool:
+        """Whether the averaged weights have the better figure."""
+        return self.best != self.mean
+
+    @property
+    def complete(self) -> bool:
+        """Whether the figure is finished and can be compared."""
+        return bool(self.values) and self.share >= 1 and self.verdict != verdict.OTHER
+
+
+@dataclass(frozen=True)
+class Results:
+    """Runs and measurements in a directory, by preset.
+
+    The runs of a preset differ from it in the same settings, if in any. ``others`` are those that cannot be set beside
+    them, and those of no preset.
+    """
+
+    runs: dict[str, list[Run]]
+    timings: dict[str, dict[str, Any]]
+    missing: dict[str, str]
+    remarks: dict[str, str]
+    others: list[Run]
+    sweeps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Records of sweeps by name, as they stand in their files."""
+
+    def numbers(self, item: Item, *, beyond: bool = False) -> list[Number]:
+        """Every measure of every row of an item, in order, those without a value too; or of the rows beyond it."""
+        names = item.beyond if beyond else item.presets
+        return [number for name in names for number in self._row(item, presets()[name])]
+
+    def _row(self, item: Item, preset: Preset) -> list[Number]:
+        published = [p for p in preset.published if p.item == item.name]
+        if item.kind == "timing":
+            return [self._timing(preset, published[0])]
+        runs = self.runs.get(preset.name, [])
+        share = min((_share(run, item, preset) for run in runs), default=0.0)
+        rows = []
+        by_metric: dict[tuple[str, str], Published] = {(said.metric, said.split): said for said in published}
+        for measure, (metric, function) in _MEASURES[item.name].items():
+            values = tuple(v for v in (function(run, "raw") for run in runs) if v is not None)
+            averages = (function(run, "average") for run in runs if run.has_average)
+            averaged = tuple(v for v in averages if v is not None)
+            said = by_metric.get(metric) if metric else None
+            found = _verdict(said, runs, preset, values, averaged, share) if said else ""
+            budget = self.budget(item, preset)
+            rows.append(Number(item.name, preset, measure, values, averaged, said, budget, found, share))
+        return rows
+
+    def _timing(self, preset: Preset, published: Published) -> Number:
+        minutes, budget, found = (), "", verdict.NOT_RUN  # type: tuple[float, ...], str, str
+        if timed := self.timings.get(preset.name):
+            config, minutes = mapping(timed.get("config")), (minutes_per_epoch(timed),)
+            budget = f"{timed['steps']:,} steps timed, scaled to 1,100"
+            if match.is_reduced(config, preset):
+                budget, found = "smoke: " + ", ".join([budget, *match.sizes(config)]), verdict.OTHER
+            else:
+                budget = ", ".join([budget, *match.differences(config, preset)])
+                found = judge(published, [], minutes, (), 1.0)
+        return Number("table-timing", preset, "minutes per epoch", minutes, (), published, budget, found, 1.0)
+
+    def budget(self, item: Item, preset: Preset) -> str:
+        """The scale of a row, its length, what it sets otherwise than its preset, and its seeds."""
+        runs = self.runs.get(preset.name, [])
+        if not runs:
+            return ""
+        said = "; ".join(dict.fromkeys(_budget(run, item, preset) for run in runs))
+        seeds = [str(run.config.get("seed")) for run in runs]
+        return f"{said}; {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
+
+    def label(self, preset: Preset, *, problem: bool = False) -> str:
+        """The model as the paper writes it, with the size that was run; with the problem where an item has several."""
+        runs = self.runs.get(preset.name, [])
+        task = preset.config["task"]
+        said = [label(preset, next((run.hidden for run in runs if run.hidden), None))]
+        if problem and "length" in task:
+            lengths = {mapping(run.config.get("task")).get("length") for run in runs} or {task["length"]}
+            said += [f"T = {length}" for length in lengths]
+        if problem and task["name"] == "mnist":
+            said.append("permuted" if task["permuted"] else "in order")
+        return ", ".join(said)
+
+
+def _budget(run: Run, item: Item, preset: Preset) -> str:
+    unfinished = [] if run.finished else ["not finished"]
+    steps = run.summary.get("steps")
+    made = f"{steps:,} iterations" if isinstance(steps, int) else ""
+    if match.is_reduced(run.config, preset):
+        return "smoke: " + ", ".join([made, *match.sizes(run.config), *unfinished])
+    if item.kind != "gradients":
+        made = match.length(run.summary, preset)
+    different = match.differences(run.config, preset)
+    scale = "short" if " of " in made else "beyond" if different or preset.beyond else "paper"
+    return f"{scale}: " + ", ".join([made, *different, *unfinished])
+
+
+def _share(run: Run, item: Item, preset: Preset) -> float:
+    if item.kind == "gradients":
+        return 1.0 if (finite(run.summary.get("steps")) or 0) >= GRADIENT_STEPS else 0.0
+    return match.share_made(run.summary, preset)
+
+
+def _verdict(said: Published, runs: Sequence[Run], preset: Preset, *figures: Any) -> str:
+    """``figures`` are the values, the averaged ones and the share of the protocol."""
+    if not figures[0]:
+        return verdict.NOT_RUN
+    different = {text for run in runs for text in match.differences(run.config, preset)}
+    if said.metric == "orthogonality":  # W has no test samples
+        different = {text for text in different if not text.startswith(setting_name("task.test_size"))}
+    return verdict.OTHER if different else judge(said, runs, *figures)
+
+
+def collect(directory: Path) -> Results:
+    """Read what is in a directory of runs: ``OUT`` of ``scornn reproduce``, or the committed results."""
+    if not directory.is_dir():
+        raise DataError(f"{directory}: expected a directory of results, found nothing")
+    try:
+        paths = [path for path in find([directory]) if path.relative_to(directory).parts[:1] != ("sweeps",)]
+        found = distinct(map(read, paths))
+    except DataError:
+        found = []
+    by_preset: dict[str, list[Run]] = {}
+    others = []
+    for run in found:
+        preset = match.preset_of(run.config)
+        if preset is None:
+            others.append(run)
+        else:
+            by_preset.setdefault(preset.name, []).append(run)
+    in_order = {}
+    for name in (name for name in presets() if name in by_preset):
+        in_order[name] = _alike(by_preset[name], presets()[name])
+        others += [run for run in by_preset[name] if run not in in_order[name]]
+    others.sort(key=lambda run: (run.task, finite(mapping(run.config.get("task")).get("length")) or 0.0))
+    timings = {}
+    for path in sorted(directory.glob("timing/*.json")):
+        timed = durable.read_object(path)
+        known = all(finite(timed.get(key)) is not None for key in ("seconds_per_step", "steps"))
+        if known and timed.get("preset") in presets():
+            timings[str(timed["preset"])] = timed
+    remarks = {str(k): str(v) for k, v in durable.read_object(directory / "remarks.json").items()}
+    missing = {str(k): str(v) for k, v in durable.read_object(directory / "missing.json").items()}
+    sweeps = {path.stem: durable.read_object(path) for path in sorted(directory.glob("sweeps/*.json"))}
+    return Results(in_order, timings, missing, remarks, others, sweeps)
+
+
+def _alike(runs: Sequence[Run], preset: Preset) -> list[Run]:
+    """Of a preset's runs those that its row is made of: as it is set, or else the most that differ from it alike."""
+    groups: dict[tuple[str, ...], list[Run]] = {}
+    for run in runs:
+        groups.setdefault(tuple(match.differences(run.config, preset)), []).append(run)
+    return groups.get(()) or max(groups.values(), key=len)
+
+
+def label(preset: Preset, hidden: int | None = None) -> str:
+    """The model with its size: the paper's, and beside it what was run where that is another."""
+    model = preset.config["model"]
+    n = model["hidden"]
+    size = f"n={n}" if hidden in (None, n) else f"n={hidden} in place of {n}"
+    return f"{look(model['name']).label} {size}"
+
+
+def spread(values: Sequence[float]) -> str | None:
+    """The value; of several seeds their mean and standard deviation, to the first digit of the deviation."""
+    if not values:
+        return None
+    mean = statistics.fmean(values)
+    if len(values) == 1:
+        return number(mean)
+    deviation = statistics.stdev(values)
+    if deviation == 0:
+        return f"{number(mean)} ± 0"
+    decimals = max(0, -math.floor(math.log10(deviation)))
+    if decimals <= 4:
+        return f"{mean:.{decimals}f} ± {deviation:.{decimals}f}"
+    power = math.floor(math.log10(abs(mean))) if mean else -decimals
+    decimals = max(0, decimals + power)
+    return f"({mean / 10**power:.{decimals}f} ± {deviation / 10**power:.{decimals}f})e{power}"
+
+
+def _drift_at(run: Run, index: int) -> float | None:
+    values = orthogonality(run)[1]
+    return float(values[index]) if values.size else None
+
+
+def _gradient(run: Run, moment: int, t: int) -> float | None:
+    moments = gradient_moments(run)
+    return moments[moment][1][t] if len(moments) > moment and moments[moment][1] else None
+
+
+def _once(function: Callable[[Run], float | None]) -> "Measure":
+    """A measure that averaged weights do not have."""
+    return lambda run, weights: function(run) if weights == "raw" else None
+
+
+Measure = Callable[[Run, str], float | None]
+
+_MEASURES: dict[str, dict[str, tuple[tuple[str, str] | None, Measure]]] = {
+    "fig-copying": {
+        "cross-entropy": (("loss", "test"), lambda run, weights: run.final("test", "loss", weights)),
+        "recall": (None, lambda run, weights: run.final("test", "recall", weights)),
+    },
+    "fig-adding": {
+        "MSE": (("mse", "test"), lambda run, weights: run.final("test", "mse", weights)),
+        "best MSE": (None, lambda run, weights: run.best(weights)),
+    },
+    "table-mnist": {
+        "accuracy": (("accuracy", "test"), lambda run, weights: run.best(weights)),
+        "chosen on validation": (None, lambda run, weights: run.chosen(weights)),
+    },
+    "table-timit": {
+        "valid MSE (padded)": (
+            ("mse_padded", "valid"),
+            lambda run, weights: run.at_chosen("valid", "mse_padded", weights),
+        ),
+        "eval MSE (padded)": (
+            ("mse_padded", "test"),
+            lambda run, weights: run.at_chosen("test", "mse_padded", weights),
+        ),
+        "eval MSE (not padded)": (None, lambda run, weights: run.at_chosen("test", "mse", weights)),
+        "SegSNR": (None, _once(lambda run: audio_mean(run, "segsnr"))),
+        "STOI": (None, _once(lambda run: audio_mean(run, "stoi"))),
+        "PESQ": (None, _once(lambda run: audio_mean(run, "pesq"))),
+    },
+    "fig-orthogonality": {
+        "first": (("orthogonality", "test"), _once(lambda run: _drift_at(run, 0))),
+        "last": (None, _once(lambda run: _drift_at(run, -1))),
+    },
+    "fig-gradients": {
+        "start, t = 1": (("gradient norm, start", "test"), _once(lambda run: _gradient(run, 0, 0))),
+        "start, t = T": (None, _once(lambda run: _gradient(run, 0, -1))),
+        "trained, t = 1": (("gradient norm, trained", "test"), _once(lambda run: _gradient(run, 1, 0))),
+        "trained, t = T": (None, _once(lambda run: _gradient(run, 1, -1))),
+    },
+}
+"""For each measure the metric and split of the published figure that it answers, and how it is read from a run."""
+
+
+def records(results: Results, items: Sequence[Item] = tuple(ITEMS.values())) -> list[dict[str, Any]]:
+    """Every number as plain values, for CSV and JSON; rows beyond the paper where they were run."""
+    rows = []
+    for item in items:
+        beyond = [n for n in results.numbers(item, beyond=True) if n.values]
+        for n in (*results.numbers(item), *beyond):
+            rows.append(
+                {
+                    "item": item.name,
+                    "preset": n.preset.name,
+                    "model": look(n.preset.config["model"]["name"]).label,
+                    "n": n.preset.config["model"]["hidden"],
+                    "parameters": n.preset.parameters,
+                    "measure": n.measure,
+                    "published": n.published.value if n.published else None,
+                    "published text": n.published.text if n.published else None,
+                    "source": n.published.source if n.published else None,
+                    "beyond": n.preset.beyond,
+                    "here": n.mean,
+                    "standard deviation": n.deviation,
+                    "averaged weights": statistics.fmean(n.averaged) if n.averaged else None,
+                    "seeds": len(n.values),
+                    "values": list(n.values),
+                    "verdict": n.verdict,
+                    "budget": n.budget,
+                }
+            )
+    return rows

@@ -1,0 +1,195 @@
+"""What the record says in Markdown: the table of the project's README, and ``results/README.md``."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scornn.errors import DataError
+from scornn.program.paper.figures import pictured
+from scornn.program.paper.items import ITEMS, MAIN
+from scornn.program.paper.page import counted, difference
+from scornn.program.paper.results import Number, Results, label, spread
+from scornn.program.paper.verdict import ENOUGH, OTHER
+from scornn.program.report.page import duration, number, words
+from scornn.program.report.runs import finite, mapping
+from scornn.program.tasks.catalogue import label_and_about
+
+_HOW_TO_READ = (
+    "Bold: the whole protocol was run, and this is the better of the two figures; either may meet the published one. "
+    "Averaged weights are an exponential moving average of those of the same run. The other models, how long each ran, "
+    "seeds, further settings, what cannot be compared: [results](results/README.md)."
+)
+_BEYOND_IN_BRIEF = "scoRNN with settings beyond the paper, the best of each size and readout:"
+_OWN = "scornn"
+"""The model of the paper: the README has its rows alone."""
+_NO_WORD = "No results are recorded yet: `scornn reproduce` obtains them."
+
+
+def table(results: Results) -> str:
+    """The README's part in Markdown: the paper's own model where it can be compared, and the count of verdicts."""
+    shown = _shown(results)
+    if not any(shown.values()):
+        return _NO_WORD + "\n"
+    blocks = []
+    columns = ["problem", "model", "published", "here", "averaged weights", "verdict"]
+    for beyond, numbers in shown.items():
+        compared = [n for n in numbers if n.verdict != OTHER and n.preset.config["model"]["name"] == _OWN]
+        if rows := [_brief_cells(n, results) for n in (_best_of_each(compared, results) if beyond else compared)]:
+            blocks += [_BEYOND_IN_BRIEF] * beyond + [_markdown(columns, rows)]
+    blocks += [_HOW_TO_READ, f"All models together: {counted(results)[0].lower()}{counted(results)[1:]}"]
+    for name, panels in pictured(results).items():
+        if name in ITEMS:  # the others stand where the README's author put them
+            blocks.append(
+                "\n".join(f"![{panel.title}: {panel.ylabel}](results/figures/{file})" for file, panel in panels)
+            )
+    return "\n\n".join(blocks) + "\n"
+
+
+def _whole_tables(results: Results) -> list[str]:
+    """The same rows, and those that cannot be compared, with all that there is to say of each."""
+    titles = {False: "## The paper's figures", True: "## Beyond the paper"}
+    columns = ["problem", "model", "figure", "published", "here", "averaged weights", "verdict", "how"]
+    lines = [counted(results), ""]
+    for beyond, numbers in _shown(results).items():
+        if numbers:
+            named = columns + ["differs from the paper in"] * beyond
+            lines += [titles[beyond], "", _markdown(named, [_cells(n, results) for n in numbers]), ""]
+    return lines if len(lines) > 2 else []
+
+
+def _shown(results: Results) -> dict[bool, list[Number]]:
+    """The rows of the paper that have a say, and those beyond it."""
+    items = [ITEMS[name] for name in MAIN]
+    said = {beyond: [n for item in items for n in results.numbers(item, beyond=beyond)] for beyond in (False, True)}
+    return {beyond: [n for n in numbers if _has_a_say(n)] for beyond, numbers in said.items()}
+
+
+def _best_of_each(numbers: Sequence[Number], results: Results) -> list[Number]:
+    """Of the settings of one network on one problem the best."""
+    found: dict[tuple[object, ...], Number] = {}
+    for n in numbers:
+        assert n.published is not None
+        key = _problem(n, results), label(n.preset), n.preset.parameters
+        choose = max if n.published.metric == "accuracy" else min
+        found[key] = choose(found.get(key, n), n, key=lambda number: number.best or 0.0)
+    return list(found.values())
+
+
+def _has_a_say(n: Number) -> bool:
+    """Runs under a third of their protocol are left to the page."""
+    return bool(n.values) and n.published is not None and n.share >= ENOUGH and not n.budget.startswith("smoke")
+
+
+def _cells(n: Number, results: Results) -> dict[str, str]:
+    assert n.published is not None
+    published = number(n.published.value) if n.published.value is not None else n.published.text
+    if n.preset.beyond and n.published.value is not None and n.published.text:
+        published += f" ({n.published.text})"  # another network's
+    if _task(n, results).get("corpus", "timit") != "timit":
+        published += " on TIMIT"
+    here, averaged = spread(n.values) or "", spread(n.averaged) or ""
+    if n.complete:
+        here, averaged = (here, f"**{averaged}**") if n.by_average else (f"**{here}**", averaged)
+    if n.published.claim == "leaves the baseline":  # and comes back to it
+        bests = [best for run in results.runs[n.preset.name] if (best := run.best()) is not None]
+        here += f", at best {spread(bests)}"
+    return {
+        "problem": _problem(n, results),
+        "model": label(n.preset),
+        "figure": n.measure,
+        "published": published,
+        "here": here,
+        "averaged weights": averaged,
+        "verdict": n.verdict,
+        "how": n.budget,
+        "differs from the paper in": n.preset.beyond,
+    }
+
+
+def _problem(n: Number, results: Results) -> str:
+    task = _task(n, results)
+    problem = label_and_about(task)[0]
+    problem += f", T = {task['length']}" if "length" in task else ""
+    return problem + (f" ({task['corpus']})" if "corpus" in task else "")
+
+
+def _task(n: Number, results: Results) -> dict[str, Any]:
+    """As it was run."""
+    return {**n.preset.config["task"], **mapping(results.runs[n.preset.name][0].config.get("task"))}
+
+
+def _brief_cells(n: Number, results: Results) -> dict[str, str]:
+    assert n.published is not None
+    cells = _cells(n, results)
+    brief = f", {n.preset.brief}" if n.preset.brief else ""
+    published = cells["published"] if n.published.value is not None else n.published.claim
+    return cells | {
+        "problem": f"{cells['problem']}: {n.measure}",
+        "model": cells["model"] + brief,
+        "published": published,
+    }
+
+
+def _markdown(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
+    lines = [[row[column] for column in columns] for row in rows]
+    return "\n".join(["| " + " | ".join(line) + " |" for line in (columns, ["---"] * len(columns), *lines)])
+
+
+def summary(results: Results) -> str:
+    """``results/README.md``: every recorded run, and how the record is made."""
+    lines = [
+        "# Results",
+        "",
+        "Made by `scornn reproduce record`; nothing here is typed in. `scornn reproduce page --from results` makes the",
+        "page that sets these runs beside the paper, `scornn report results` one about the runs themselves, and",
+        "`scornn sweep report results/sweeps/NAME.json` one about a sweep. Of long runs `metrics.jsonl` has every",
+        "evaluation and each k-th training line, so that it stays under 200 kB.",
+        "",
+    ]
+    lines += _whole_tables(results)
+    runs = [(name, run) for name, of in results.runs.items() for run in of] + [("", run) for run in results.others]
+    if not runs and not results.timings and not results.sweeps:
+        return "\n".join([*lines, _NO_WORD, ""])
+    if runs:
+        columns = "| run | preset | best | averaged | steps | time of training | machine | code |"
+        lines += ["## Runs", "", columns, "|---" * 8 + "|"]
+    for name, run in runs:
+        machine = str(mapping(run.summary.get("machine")).get("processor", ""))
+        best = f"{words(run.headline, run.task)} {number(run.best())}"
+        averaged = number(run.best("average")) if run.has_average else ""
+        steps, time = number(finite(run.summary.get("steps"))), duration(finite(run.summary.get("seconds")))
+        code = str(mapping(run.summary.get("versions")).get("scornn", ""))
+        of = name or f"beyond the paper: {difference(run)}"
+        cells = (f"[{run.name}]({run.name})", of, best, averaged, steps, time, machine, code)
+        lines.append("| " + " | ".join(cells) + " |")
+    if results.timings:
+        lines += [
+            "",
+            "## Seconds per step",
+            "",
+            "Of the models of this library, `rnn` among them; `torch.nn.RNN` is in benchmarks/README.md.",
+            "",
+            "| timing | seconds per step | steps timed | machine |",
+            "|---|---|---|---|",
+        ]
+    for name, timed in results.timings.items():
+        machine = str(mapping(timed.get("machine")).get("processor", ""))
+        step, steps = number(timed["seconds_per_step"]), number(timed["steps"])
+        lines.append(f"| [{name}](timing/{name}.json) | {step} | {steps} | {machine} |")
+    if results.sweeps:
+        lines += ["", "## Sweeps", "", "| sweep | trials | over | best |", "|---|---|---|---|"]
+    for name, sweep in results.sweeps.items():
+        try:
+            lines.append(_sweep(name, sweep))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"sweeps/{name}.json: expected the record of a sweep; record it again, or remove it: {error!r}"
+            ) from None
+    return "\n".join([*lines, ""])
+
+
+def _sweep(name: str, sweep: Mapping[str, Any]) -> str:
+    metric, goal, split = sweep["plan"]["objective"]
+    values = [trial["value"] for trial in sweep["trials"] if trial["value"] is not None]
+    best = f"{split} {words(metric)} {number((max if goal == 'max' else min)(values, default=None))}"
+    over = "; ".join(sweep["plan"]["over"])
+    return f"| [{name}](sweeps/{name}.json) | {len(sweep['trials'])} | {over} | {best} |"

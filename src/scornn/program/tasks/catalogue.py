@@ -1,0 +1,187 @@
+"""The tasks by name. Each entry is made where its task is: a class with the decorator :func:`task`.
+
+Nothing else keeps a list of them: the command line, configs, reports and the paper's presets read this one.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from scornn.errors import ScornnError, UsageError, suggest
+from scornn.program.tasks.base import Task, TaskConfig
+
+Kind = TypeVar("Kind", bound=type[Task])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the program knows of a task.
+
+    Attributes:
+        name: on the command line.
+        kind: its class.
+        config: the struct of its settings.
+        label: in tables and plots.
+        settings: those that the name implies, for two names may share a config.
+        defaults: of a run for which the paper has no setting: state size, learning rates, length.
+        smoke: sizes at which a few steps take no time.
+        shorten: divides the length T there.
+        overhead: the largest share of a step that may be spent around the recurrence, for ``scornn bench``.
+        by_folder: whether each folder of data is a problem of its own.
+    """
+
+    name: str
+    kind: type[Task]
+    config: type[TaskConfig]
+    label: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    smoke: Mapping[str, Any] = field(default_factory=dict)
+    shorten: int = 1
+    overhead: float | None = None
+    by_folder: bool = False
+
+    @property
+    def tag(self) -> str:
+        """The ``name`` in the table of its config."""
+        return str(self.config.__struct_config__.tag)
+
+    def table(self) -> dict[str, Any]:
+        """The task table that the name stands for."""
+        return {"name": self.tag, **self.settings}
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a task table is of this entry; what it leaves out is as the config's defaults are."""
+        return table.get("name") == self.tag and all(
+            table.get(key, self._default(key)) == value for key, value in self.settings.items()
+        )
+
+    def _default(self, key: str) -> Any:
+        """Of a setting that a table leaves out; None where the config asks for it."""
+        found = next((f for f in msgspec.structs.fields(self.config) if f.name == key), None)
+        if found is None or (found.default is msgspec.NODEFAULT and found.default_factory is msgspec.NODEFAULT):
+            return None
+        return found.default if found.default is not msgspec.NODEFAULT else found.default_factory()
+
+    def small(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        """The changes that make a task table small."""
+        sizes = dict(self.smoke)
+        if self.shorten > 1:
+            sizes["length"] = (table.get("length") or self._default("length") or 0) // self.shorten
+        return sizes
+
+
+TASKS: dict[str, Entry] = {}
+"""Every task that was defined so far, by its name on the command line, in the order of definition."""
+
+
+def task(name: str, config: type[TaskConfig], *, label: str = "", **facts: Any) -> Callable[[Kind], Kind]:
+    """Enter a class into the catalogue: it is called with its config, a seed and the folder of ``--data`` or None.
+
+    Args:
+        name: on the command line.
+        config: the struct of its settings.
+        label: in tables and plots.
+        facts: the other fields of :class:`Entry`.
+    """
+
+    def enter(kind: Kind) -> Kind:
+        entry = Entry(name, kind, config, label or name, **facts)
+        if name in TASKS:
+            raise ValueError(f"a task named {name!r} is there already: {TASKS[name].kind.__qualname__}")
+        for other in TASKS.values():
+            if other.tag == entry.tag and other.config is not config:
+                raise ValueError(f"the tag {entry.tag!r} is that of {other.config.__qualname__} already")
+        TASKS[name] = entry
+        kind.name = name
+        return kind
+
+    return enter
+
+
+def entry_of(table: Mapping[str, Any]) -> Entry | None:
+    """The entry of a task table, or None for a task that is not in the catalogue."""
+    return next((entry for entry in TASKS.values() if entry.holds(table)), None)
+
+
+def name_of(settings: TaskConfig | Mapping[str, Any]) -> str:
+    """A task as the command line calls it.
+
+    Example:
+        >>> from scornn.program.tasks import PixelMnistConfig
+        >>> name_of(PixelMnistConfig(permuted=True)), name_of({"name": "copying", "length": 9})
+        ('pmnist', 'copying')
+    """
+    table = msgspec.to_builtins(settings) if isinstance(settings, TaskConfig) else settings
+    entry = entry_of(table)
+    return entry.name if entry else str(table.get("name"))
+
+
+def label_and_about(table: Mapping[str, Any]) -> tuple[str, str]:
+    """What tables call a task, and what a reader must know of it; one that is not known here is called by its name.
+
+    Example:
+        >>> label_and_about({"name": "mnist", "permuted": True})[0], label_and_about({"name": "mine"})
+        ('permuted MNIST', ('mine', ''))
+    """
+    name = str(table.get("name"))
+    entry = entry_of(table) or TASKS.get(name)
+    return (entry.label, entry.kind.about) if entry else (name, "")
+
+
+def find(name: str) -> Entry:
+    """The entry of a name on the command line, or a :class:`UsageError` with the nearest."""
+    if name not in TASKS:
+        raise UsageError(f"unknown task {name!r}{suggest(name, TASKS)}")
+    return TASKS[name]
+
+
+def make(config: TaskConfig, seed: int, data: Path | None = None) -> Task:
+    """The task that a configuration describes.
+
+    Args:
+        config: one of the task configurations; its ranges are checked again here, for structs built in code.
+        seed: of all that is drawn: the generated data and the order of the training samples.
+        data: the folder to look in first for files; see :mod:`scornn.program.data.locate`.
+    """
+    table = msgspec.to_builtins(config)
+    entry = entry_of(table)
+    if entry is None:
+        raise UsageError(f"task {table.get('name')}: not in the catalogue; its class needs the decorator @task")
+    try:
+        config = msgspec.convert(table, type(config))
+    except msgspec.ValidationError as error:
+        raise UsageError(f"task {entry.tag}: {error}") from None
+    make_it: Callable[[TaskConfig, int, Path | None], Task] = entry.kind
+    without = "" if data is not None else " (no --data was given)"
+    with faults_told(entry.kind, entry.name, f"cannot be made{without}"):
+        made = make_it(config, seed, data)
+    made.name = entry.name
+    return made
+
+
+@contextmanager
+def faults_told(kind: type, name: str, what: str, noun: str = "task") -> Iterator[None]:
+    """Tell a fault of a task or a model of someone else's in a sentence; one in a class of this program is a bug."""
+    try:
+        yield
+    except (ScornnError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if (file := foreign_file(kind)) is None:
+            raise
+        raise UsageError(
+            f"the {noun} {name} of {file} {what}: {type(error).__name__}: {error}; --debug shows where"
+        ) from error
+
+
+def foreign_file(kind: type) -> str | None:
+    """The file of a class of someone else's, whose faults are not this program's; None for its own."""
+    if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return None
+    return getattr(sys.modules.get(kind.__module__), "__file__", None) or kind.__module__

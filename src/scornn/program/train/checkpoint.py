@@ -1,0 +1,213 @@
+"""Checkpoints: a directory ``step-N`` that is complete and verified, or is not there.
+
+Written as ``step-N.tmp``: ``model.safetensors`` (the model's state_dict), ``training.safetensors`` (optimizer
+state by parameter name, random generators), ``state.json`` (everything that is not a tensor), and LAST
+``manifest.json`` with the bytes and sha256 of each; then renamed, then the parent is synced. Nothing here
+is pickled, and reading one cannot run code or leave its directory.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from scornn.errors import CheckpointError
+from scornn.program import durable
+
+FORMAT = 1
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
+_COMPLETE = re.compile(r"step-(\d+)")
+_MANIFEST = "manifest.json"
+_FILES = ("model.safetensors", "training.safetensors", "state.json")
+
+
+class NotForUsError(CheckpointError):
+    """A checkpoint that may well be good, but not to this program or this user: it is not passed over."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint, in memory."""
+
+    path: Path
+    step: int
+    model: dict[str, Tensor]
+    training: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+def save(
+    directory: Path,
+    step: int,
+    model: Mapping[str, Tensor],
+    training: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+) -> Path:
+    """Write ``step-N``, durably, in place of an older one of the same step."""
+    path = directory / f"step-{step}"
+    temporary, old = path.with_suffix(".tmp"), path.with_suffix(".old")
+    contents = {
+        "model.safetensors": _to_bytes(model),
+        "training.safetensors": _to_bytes(training),
+        "state.json": json.dumps({**state, "step": step}, allow_nan=False).encode(),
+    }
+    manifest = {
+        "format": FORMAT,
+        "step": step,
+        "files": {
+            name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in contents.items()
+        },
+    }
+    with durable.storage_errors(path, "save checkpoint"):
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        try:
+            for name, data in contents.items():
+                durable.write_bytes(temporary / name, data)
+            durable.write_json(temporary / _MANIFEST, manifest)
+            if path.exists():
+                os.rename(path, old)
+            os.rename(temporary, path)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        durable.fsync_directory(directory)
+        shutil.rmtree(old, ignore_errors=True)
+    return path
+
+
+def load(path: Path) -> Checkpoint:
+    """Read and verify one checkpoint; :class:`CheckpointError` says what is wrong with it."""
+    contents = _verified(path)
+    try:
+        state = json.loads(contents["state.json"])
+        found = Checkpoint(
+            path=path,
+            step=int(state["step"]),
+            model=safetensors.torch.load(contents["model.safetensors"]),
+            training=safetensors.torch.load(contents["training.safetensors"]),
+            state=state,
+        )
+    except (ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: its files match the manifest but cannot be read: {error!r}") from error
+    check_values(path / "model.safetensors", found.model)
+    check_values(path / "training.safetensors", {k: t for k, t in found.training.items() if k.startswith("average/")})
+    return found
+
+
+def check_values(file: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Weights are finite, whatever the digest says."""
+    for name, tensor in tensors.items():
+        if (tensor.is_floating_point() or tensor.is_complex()) and not bool(torch.isfinite(tensor).all()):
+            raise NotForUsError(f"{file}: {name} holds NaN or infinity; expected finite weights")
+
+
+def at(directory: Path, step: int) -> Checkpoint:
+    """The checkpoint of a step, also one that a kill caught while it was being replaced."""
+    return load(directory / f"step-{step}{'.old' * (step in replaced(directory))}")
+
+
+def steps(directory: Path) -> list[int]:
+    """The steps of the checkpoints in a directory, in order. Their content is not looked at."""
+    if not directory.is_dir():
+        return []
+    names = [_COMPLETE.fullmatch(entry.name) for entry in directory.iterdir() if entry.is_dir()]
+    return sorted(int(name[1]) for name in names if name)
+
+
+def replaced(directory: Path) -> list[int]:
+    """The steps of checkpoints that a kill caught while they were being replaced; :func:`clean` puts them back."""
+    found = [entry.with_suffix("") for entry in directory.glob("step-*.old")] if directory.is_dir() else []
+    return [int(entry.name[5:]) for entry in found if _COMPLETE.fullmatch(entry.name) and not entry.exists()]
+
+
+def newest(directory: Path, warn: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint that verifies, or None where there is none at all.
+
+    A damaged one is passed over with a warning; where all are damaged, :class:`CheckpointError`. One of a newer
+    format, or one that the system does not let us read, is not damaged: it is an error at once.
+    """
+    left = sorted({*steps(directory), *replaced(directory)})
+    while left:
+        try:
+            return at(directory, left.pop())
+        except NotForUsError:
+            raise
+        except CheckpointError as error:
+            if not left:
+                raise CheckpointError(f"no usable checkpoint in {directory}: {error}") from None
+            warn(f"{error}; falling back to the checkpoint before it")
+    return None
+
+
+def prune(directory: Path, keep: set[int]) -> None:
+    """Delete every checkpoint but those of the given steps."""
+    for step in steps(directory):
+        if step not in keep:
+            # Renamed before it is deleted, so that a kill in between leaves no half-empty directory under a good name.
+            path = directory / f"step-{step}"
+            doomed = path.with_suffix(".tmp")
+            with durable.storage_errors(path, "delete"):
+                os.rename(path, doomed)
+                shutil.rmtree(doomed)
+
+
+def clean(directory: Path) -> None:
+    """Mend what a kill left: put back a checkpoint that was being replaced, drop unfinished ones."""
+    if not directory.is_dir():
+        return
+    with durable.storage_errors(directory, "clean"):
+        for entry in sorted(directory.iterdir()):
+            complete = entry.with_suffix("")
+            if not _COMPLETE.fullmatch(complete.name):
+                continue
+            if entry.suffix == ".old" and not complete.exists():
+                os.rename(entry, complete)
+            elif entry.suffix in (".old", ".tmp"):
+                shutil.rmtree(entry)
+        durable.fsync_directory(directory)
+
+
+def _to_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    return safetensors.torch.save({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
+
+
+def _verified(path: Path) -> dict[str, bytes]:
+    """The bytes of each file, equal to what the manifest promises."""
+    try:
+        manifest = json.loads((path / _MANIFEST).read_bytes())
+        if manifest["format"] != FORMAT:
+            kind = NotForUsError if isinstance(manifest["format"], int) else CheckpointError
+            raise kind(f"{path}: written in format {manifest['format']!r}, this program reads format {FORMAT}")
+        promised = {name: (manifest["files"][name]["bytes"], manifest["files"][name]["sha256"]) for name in _FILES}
+    except OSError as error:
+        kind = CheckpointError if error.errno in _GONE else NotForUsError
+        raise kind(f"{path}: no readable {_MANIFEST}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"{path}: damaged {_MANIFEST}: {error!r}") from error
+    contents = {}
+    for name, expected in promised.items():
+        try:
+            data = (path / name).read_bytes()
+        except OSError as error:
+            kind = CheckpointError if error.errno in _GONE else NotForUsError
+            raise kind(f"{path / name} cannot be read: {error.strerror}") from error
+        found = (len(data), hashlib.sha256(data).hexdigest())
+        if found[0] != expected[0]:
+            raise CheckpointError(f"{path / name} is damaged: it has {found[0]} bytes, expected {expected[0]}")
+        if found != expected:
+            sums = f"its sha256 is {found[1]:.12}…, expected {expected[1]!s:.12}…"
+            raise CheckpointError(f"{path / name} is damaged: {sums}")
+        contents[name] = data
+    return contents

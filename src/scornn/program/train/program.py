@@ -1,0 +1,288 @@
+"""Start a run, resume one, evaluate one: the loop with everything that stands around it."""
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import torch
+
+from scornn.errors import CheckpointError, DataError, RunInUseError, ScornnError, StorageError, UsageError
+from scornn.program import durable, tasks
+from scornn.program import plugins as plugin_files
+from scornn.program.tasks.contract import difference, fingerprint
+from scornn.program.train import board, checkpoint, distributed, progress, provenance, watch
+from scornn.program.train.begin import begin_with, find_start
+from scornn.program.train.config import Config, build, to_json, to_table
+from scornn.program.train.engine import Engine, Weights, make_task
+from scornn.program.train.loop import Trainer
+from scornn.program.train.progress import Figures, Shown, Silent
+from scornn.program.train.run import Run, never_began, no_way_on, place, read_config
+from scornn.program.train.weights import Stored
+from scornn.program.train.weights import find as find_weights
+
+Display = Callable[[Figures], Silent]
+"""What shows a run's progress; where none is given, the one that suits the terminal, or silence if ``quiet``."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended. ``signal`` is 0, or the one that stopped it; ``first`` marks the process that speaks."""
+
+    path: Path
+    signal: int
+    summary: dict[str, Any]
+    first: bool = True
+
+    @property
+    def exit_code(self) -> int:
+        return 128 + self.signal if self.signal else 0
+
+
+def start(
+    config: Config,
+    out: Path | None = None,
+    *,
+    start_from: Path | None = None,
+    start_weights: Weights = "raw",
+    widen: bool = True,
+    quiet: bool = False,
+    tensorboard: bool | None = None,
+    display: Display | None = None,
+) -> Result:
+    """Train a config in a new run directory, from its seed or from the newest weights of another run.
+
+    ``widen``: whether these may be of a scoRNN of fewer units.
+    Under torchrun a run of the same config is taken up where it stands, so that a restarted job goes on by
+    itself.
+    """
+    write_board = board.wanted(tensorboard)
+    config, stored = find_start(start_from, config, start_weights, widen=widen)
+    check_device(config)
+    with closing(distributed.start(config.device)) as world:
+        trainer = Trainer(config, _task(config), world)  # refuses data, sizes and options before a directory is made
+        if stored is not None:
+            begin_with(stored, config, trainer.engine)
+        path, there = world.from_first(lambda: place(config, out, join=world.launched))
+        return _train(trainer, Path(path), there, display or (Silent if quiet else Shown), write_board)
+
+
+def resume(
+    path: Path,
+    *,
+    steps: int | None = None,
+    epochs: int | None = None,
+    data: Path | None = None,
+    device: Literal["cpu", "cuda"] | None = None,
+    plugins: Sequence[str] = (),
+    quiet: bool = False,
+    tensorboard: bool | None = None,
+    display: Display | None = None,
+) -> Result:
+    """Go on with a run from its newest good checkpoint, or from its seed where it has none.
+
+    ``steps`` or ``epochs`` give the run a new end, ``data`` and ``plugins`` other places of its files. On another
+    ``device`` it goes on with a warning: the last bits may differ.
+    """
+    write_board = board.wanted(tensorboard)
+    config = read_config(path, plugins)
+    if never_began(path):
+        raise CheckpointError(
+            f"{path} ended before the weights of {config.start}, which it starts from, were saved in it; "
+            "train it again with --start-from"
+        )
+    changed: dict[str, Any] = {}
+    if steps is not None or epochs is not None:
+        changed |= {"steps": steps, "epochs": epochs, "stop_when": {}}
+    if data is not None:
+        changed["data"] = str(data)
+    if device is not None:
+        changed["device"] = device
+    if changed:
+        config = build({**to_table(config), **changed})
+    check_device(config)
+    with closing(distributed.start(config.device)) as world:
+        trainer = Trainer(config, _task(config), world)
+        return _train(trainer, path, True, display or (Silent if quiet else Shown), write_board)
+
+
+def evaluate(
+    path: Path,
+    *,
+    best: bool = False,
+    weights: Weights = "raw",
+    data: Path | None = None,
+    plugins: Sequence[str] = (),
+    audio: Path | None = None,
+    quiet: bool = True,
+) -> dict[str, Any]:
+    """Every metric of every split but the training one, with the newest or the best weights of a run, raw or averaged.
+
+    ``audio`` is a folder for rebuilt speech; its scores are then part of the result.
+    """
+    task, engine, saved = load(path, best=best, weights=weights, data=data, plugins=plugins)
+    if audio is not None and not isinstance(task, tasks.Speech):
+        raise UsageError(f"--audio rebuilds speech, but {path} is a run of {task.name}")
+    if saved.data and (other := difference(saved.data, fingerprint(task))):
+        progress.warn(f"evaluated on other data than {path} was trained on: {other}")
+    if saved.plugins not in (None, code := plugin_files.digest(saved.config.plugins)):
+        progress.warn(f"evaluated with other code than {path} was trained with: {saved.plugins} then, {code} now")
+    result: dict[str, Any] = {
+        "run": str(path),
+        "step": saved.step,
+        "weights": saved.weights,
+        "parameters": engine.parameter_count(),
+        "orthogonality": engine.orthogonality(),
+        "splits": {split: engine.evaluate(split) for split in task.splits if split != "train"},
+    }
+    if audio is not None and isinstance(task, tasks.Speech):
+        from scornn.program.metrics.reconstruct import evaluate_audio
+
+        result["audio"] = evaluate_audio(engine.model, task, audio, progress=not quiet)
+    return result
+
+
+def load(
+    path: Path,
+    *,
+    best: bool = False,
+    weights: Weights = "raw",
+    data: Path | None = None,
+    plugins: Sequence[str] = (),
+) -> tuple[tasks.Task, Engine, Stored]:
+    """A run's task and its network with the newest (or best) weights, raw or averaged. Nothing is written or locked.
+
+    ``path`` may also be what else holds weights: a recorded result, a checkpoint, a file of `scornn export`.
+    """
+    found = find_weights(path, best=best, weights=weights, plugins=plugins)
+    config = found.config
+    if data is not None:
+        config = msgspec.structs.replace(config, data=str(data))
+    if _lacks_device(config):
+        progress.warn(
+            f"{path} was trained on cuda, and PyTorch finds no GPU here: on the cpu the last digits may differ"
+        )
+        config = msgspec.structs.replace(config, device="cpu")
+    task = _task(config)
+    if found.task is not None:
+        was, now = (msgspec.to_builtins(form) for form in (found.task, tasks.TaskForm.of(found.task.name, task)))
+        if other := [f"{key} is {now[key]}, was {was[key]}" for key in was if now[key] != was[key]]:
+            here = f"{config.data} has data" if config.data else "the task is"
+            raise DataError(f"{here} of another kind than {path} was trained on: {', '.join(other)}")
+    engine = Engine(config, task)
+    found.put_into(engine.model)
+    return task, engine, found
+
+
+def _task(config: Config) -> tasks.Task:
+    torch.set_num_threads(config.threads)
+    if config.device == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    return make_task(config)
+
+
+def check_device(config: Config) -> None:
+    """Refuse a config for a device that is not here."""
+    if _lacks_device(config):
+        raise UsageError(
+            "device = cuda: PyTorch finds no GPU here; expected --device cpu, or a PyTorch and a driver with CUDA"
+        )
+
+
+def _lacks_device(config: Config) -> bool:
+    return config.device == "cuda" and not torch.cuda.is_available()
+
+
+def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_board: bool) -> Result:
+    """First all that may be refused, then all that writes: a refusal leaves the directory as it was."""
+    run: Run | None = None
+
+    def hold() -> int | None:
+        nonlocal run
+        run = stack.enter_context(Run(path))
+        return _newest(trainer, run, there)
+
+    with ExitStack() as stack:
+        step = trainer.world.from_first(hold)
+        saved = None if step is None else checkpoint.at(path / "checkpoints", step)
+        if saved is not None:
+            trainer.resume(saved)
+            done = trainer.finished and trainer.settled
+            if done and trainer.world.from_first(lambda: run is not None and run.is_settled(saved.step)):
+                if trainer.world.first:
+                    shown = display(trainer.display.figures)
+                    parameters, step = trainer.engine.parameter_count(), trainer.ledger.step
+                    shown.say(f"{parameters:,} parameters, at step {step:,}, in {path}")
+                    shown.say("nothing is left to do; --iterations or --epochs give the run a later end")
+                return Result(path, 0, trainer.summary(), trainer.world.first)
+        trainer.world.from_first(lambda: _open(trainer, run, saved, display))
+        if saved is None and trainer.config.start is not None:
+            trainer.save()  # the run no longer needs the other one
+        if run is not None:
+            table, watchers = to_table(trainer.config), dict(watch.WATCHERS)
+            if write_board:
+                watchers["TensorBoard"] = lambda path, _: board.opened(path / "tensorboard", trainer.ledger.step)
+            trainer.viewers += watch.opened(watchers, path, table, stack, trainer.warn)
+            run.log(f"training from step {trainer.ledger.step}, code {provenance.code_version()}")
+        try:
+            number = trainer.run()
+        except (ScornnError, OSError) as error:
+            if run is not None:
+                with suppress(StorageError):
+                    run.log(f"{type(error).__name__}: {error}")
+            raise
+        except RuntimeError as error:
+            if trainer.world.size > 1 and distributed.lost_peer(error):
+                raise ScornnError(f"another process of this job has gone: {error}") from error
+            raise
+        summary = trainer.summary()
+        if run is not None:
+            if not number:
+                run.write_summary(summary)
+            run.log(f"stopped by {signal.Signals(number).name}" if number else "finished")
+        return Result(path, number, summary, trainer.world.first)
+
+
+def _newest(trainer: Trainer, run: Run, there: bool) -> int | None:
+    """On the first process: the step to go on from, looking only."""
+    if not there:
+        if (run.path / "config.json").exists() and not never_began(run.path):
+            raise RunInUseError(f"another process has just made a run in {run.path}; choose another --out")
+        return None
+    saved = checkpoint.newest(run.checkpoints, trainer.warn)
+    if saved is None:
+        if (run.path / "summary.json").exists():  # of a recorded result, or of a run whose checkpoints were deleted
+            raise CheckpointError(f"{run.path} has results, but no checkpoint to go on from: {no_way_on(run.path)}")
+        return None
+    run.check_metrics(saved.state["metrics_bytes"])
+    return saved.step
+
+
+def _open(trainer: Trainer, run: Run | None, saved: checkpoint.Checkpoint | None, display: Display) -> None:
+    """On the first process, which holds the directory: everything may be written from here on."""
+    assert run is not None
+    trainer.attach(run, display)
+    if saved is not None:
+        # Newer ones are damaged, and their steps will be made again.
+        checkpoint.prune(run.checkpoints, {step for step in checkpoint.steps(run.checkpoints) if step <= saved.step})
+    run.truncate_metrics(saved.state["metrics_bytes"] if saved else 0)
+    durable.write_text(run.path / "config.json", to_json(trainer.config))
+    for line in filter(None, (trainer.task.in_words, _first_line(trainer, run.path))):
+        trainer.say(line)
+    if saved is None:
+        for doubt in trainer.task.doubts:
+            trainer.warn(doubt)
+        if (key := trainer.engine.unheard) is not None:
+            model = trainer.config.model.name
+            trainer.warn(f"{key} changes nothing: it is for what makes a recurrent matrix, and {model} has none")
+
+
+def _first_line(trainer: Trainer, path: Path) -> str:
+    begun = f", from the weights of {trainer.config.start}" if trainer.config.start else ""
+    on = f", going on from step {trainer.ledger.step:,}" if trainer.ledger.step else begun
+    return f"{trainer.engine.parameter_count():,} parameters, {trainer.total:,} steps{on}, in {path}"

@@ -1,0 +1,241 @@
+"""The run directory: who holds it, what is written in it, and where it stands.
+
+``config.json`` · ``metrics.jsonl`` · ``summary.json`` · ``checkpoints/`` · ``tensorboard/`` · ``log.txt`` ·
+``lock``, which a process holds (flock) as long as it trains here.
+"""
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from scornn.errors import CheckpointError, RunInUseError, StorageError, UsageError
+from scornn.program import durable, plugins
+from scornn.program.tasks.catalogue import find, name_of
+from scornn.program.train import checkpoint
+from scornn.program.train.config import Config, build, differences
+from scornn.program.train.tables import Table, read
+
+RUNS = Path("runs")
+_BEFORE_CONFIG = re.compile(r"lock|checkpoints|metrics\.jsonl|log\.txt|\.config\.json\.[0-9a-f]+\.tmp")
+"""What a run killed in its first moment leaves: nothing to continue, and nothing to lose."""
+
+
+def label(config: Config) -> str:
+    """The run's name: its own if it has one, else task and length, model, size and seed."""
+    parts = (name_of(config.task), getattr(config.task, "length", None), config.model.name, config.model.hidden)
+    return config.name or "-".join(str(part) for part in (*parts, f"s{config.seed}") if part is not None)
+
+
+def read_config(path: Path, files: Sequence[str] = ()) -> Config:
+    """The config of an existing run. Its plugins are loaded: ``files``, or those that it remembers."""
+    return build(with_plugins(read_table(path), files))
+
+
+def read_table(path: Path) -> Table:
+    """What the config.json of an existing run holds."""
+    if not path.is_dir():
+        raise UsageError(f"no run directory {path}; expected one made by `scornn train`")
+    if not (path / "config.json").is_file():
+        raise UsageError(f"{path} is not a run directory: it has no config.json")
+    try:
+        return read(path / "config.json")
+    except UsageError as error:
+        saved = checkpoint.steps(path / "checkpoints")
+        copied = "; every checkpoint has a copy, under config of its state.json" if saved else ""
+        raise UsageError(f"{error}{copied}") from None
+
+
+def with_plugins(table: Mapping[str, Any], files: Sequence[str]) -> Table:
+    """What a config holds, with its plugins loaded: ``files``, or those that it remembers."""
+    return {**table, "plugins": plugins.load(files) or plugins.load_remembered(table)}
+
+
+def place(config: Config, out: Path | None, *, join: bool = False) -> tuple[Path, bool]:
+    """Where a run goes, ``out`` or a free name under ``runs/``, and whether it is already there to be continued.
+
+    A directory that holds a run is refused with the way to continue it; ``join`` continues a run of the same
+    config instead. Without ``out``, a run of another config under the same name makes room: the new one gets
+    ``-2``, ``-3``, …
+    """
+    path, number = out or RUNS / label(config), 1
+    while out is None and path.is_dir() and _holds_another(config, path):
+        number += 1
+        path = RUNS / f"{label(config)}-{number}"
+    if path.is_symlink() and not path.exists():
+        raise StorageError(f"{path} is a broken link; expected a directory or a free name")
+    if path.exists() and not path.is_dir():
+        raise StorageError(f"{path} is a file; expected a directory for the run, or a free name")
+    if not path.exists() or _is_empty(path) or never_began(path):
+        return path, False
+    if not (path / "config.json").is_file():
+        if checkpoint.steps(path / "checkpoints"):
+            raise UsageError(f"{path} has checkpoints but no config.json: restore it, or choose another --out")
+        raise UsageError(f"{path} holds files that are not of a run: choose another --out")
+    _refuse_held(path)
+    another = _holds_another(config, path)
+    if join and not another:
+        return path, True
+    finished, other = _is_finished(path), " of another config" if another else ""
+    quoted = shlex.quote(str(path))
+    later = f"see `scornn eval {quoted}`, give it a later end with `scornn resume {quoted} --iterations N`"
+    advice = later if finished else f"continue it with `scornn resume {quoted}`"
+    raise UsageError(
+        f"{path} holds {'a finished' if finished else 'an unfinished'} run{other}: {advice}, or choose another --out"
+    )
+
+
+def no_way_on(path: Path) -> str:
+    """What there is to do where results are there and no checkpoint: a recorded result, or a run without its own."""
+    again = f"scornn train --config {shlex.quote(str(path / 'config.json'))} --out NEW"
+    return f"to train it again would replace its results; `{again}` makes another run"
+
+
+def _holds_another(config: Config, path: Path) -> bool:
+    try:
+        there = read_config(path)
+        elsewhere = there.data != config.data and find(name_of(config.task)).by_folder
+        return elsewhere or bool(differences(there, config))
+    except (UsageError, StorageError):
+        return not _is_empty(path)
+
+
+def _is_empty(path: Path) -> bool:
+    known = all(_BEFORE_CONFIG.fullmatch(entry.name) for entry in path.iterdir())
+    return known and not checkpoint.steps(path / "checkpoints")
+
+
+def never_began(path: Path) -> bool:
+    """Whether a run from other weights was ended before they were saved in it: it has a config, and nothing to lose."""
+    if checkpoint.steps(path / "checkpoints") or (path / "summary.json").exists():
+        return False
+    return durable.read_object(path / "config.json").get("start") is not None
+
+
+def _is_finished(path: Path, step: int | None = None) -> bool:
+    summary = durable.read_object(path / "summary.json")
+    return summary.get("finished") is True and step in (None, summary.get("steps"))
+
+
+def _refuse_held(path: Path) -> None:
+    """An error where another process trains in this directory now."""
+    with suppress(FileNotFoundError), open(path / "lock", "rb") as file:
+        if not durable.hold(file.fileno(), shared=True):
+            raise _in_use(path, file.read(32))
+
+
+def _in_use(path: Path, holder: bytes) -> RunInUseError:
+    name = holder.decode(errors="replace").strip() or "of unknown number"
+    return RunInUseError(f"{path} is in use by process {name}; wait for it, stop it, or choose another --out")
+
+
+class Run:
+    """A run directory, held by this process until :meth:`close`. Nothing in it changes before :meth:`open`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.checkpoints = path, path / "checkpoints"
+        self._files: dict[str, BinaryIO] = {}
+        durable.make_directory(path)
+        self._made_lock = not (path / "lock").exists()
+        with durable.storage_errors(path / "lock"):
+            own = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | own, 0o666)
+        if not durable.hold(self._lock):
+            holder = os.read(self._lock, 32)
+            os.close(self._lock)
+            raise _in_use(path, holder)
+
+    def open(self) -> None:
+        """Mend what a kill left, and begin to write."""
+        durable.make_directory(self.checkpoints)
+        with durable.storage_errors(self.path):
+            os.ftruncate(self._lock, 0)
+            os.lseek(self._lock, 0, os.SEEK_SET)
+            os.write(self._lock, f"{os.getpid()}\n".encode())
+            durable.remove_temporaries(self.path)
+            checkpoint.clean(self.checkpoints)
+        for name in ("metrics.jsonl", "log.txt"):
+            with durable.storage_errors(self.path / name):
+                self._files[name] = open(self.path / name, "ab")  # noqa: SIM115
+
+    def is_settled(self, step: int) -> bool:
+        """Whether the run ended at this step and nothing is left to mend."""
+        return _is_finished(self.path, step) and not checkpoint.replaced(self.checkpoints)
+
+    def check_metrics(self, size: int) -> None:
+        """Refuse a metrics file that is shorter than it was when a checkpoint was made."""
+        found = 0
+        path = self.path / "metrics.jsonl"
+        with durable.storage_errors(path, "read"), suppress(FileNotFoundError), open(path, "rb") as file:
+            found = os.fstat(file.fileno()).st_size
+        if found < size:
+            raise CheckpointError(
+                f"{path} has {found} bytes, but the checkpoint was made when it had {size}: "
+                "lines were removed; restore the file"
+            )
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """``summary.json``, durably."""
+        durable.write_json(self.path / "summary.json", summary)
+
+    def log(self, text: str) -> None:
+        """One line in ``log.txt``, with the time."""
+        with self._opened("log.txt") as file:
+            file.write(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}\n".encode())
+            file.flush()
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """One line in ``metrics.jsonl``."""
+        with self._opened("metrics.jsonl") as file:
+            file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
+
+    def sync_metrics(self) -> int:
+        """Make the metrics durable; return the length of the file, which belongs into the checkpoint."""
+        with self._opened("metrics.jsonl") as file:
+            file.flush()
+            os.fsync(file.fileno())
+            return os.fstat(file.fileno()).st_size
+
+    def flush_metrics(self) -> None:
+        """Let readers see what was appended."""
+        with self._opened("metrics.jsonl") as file:
+            file.flush()
+
+    def truncate_metrics(self, size: int) -> None:
+        """Drop the lines written after a checkpoint, whose steps will be made again."""
+        self.check_metrics(size)
+        with self._opened("metrics.jsonl") as file:
+            os.ftruncate(file.fileno(), size)
+            os.fsync(file.fileno())
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[BinaryIO]:
+        with durable.storage_errors(self.path / name):
+            yield self._files[name]
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        with durable.storage_errors(self.path):
+            try:
+                for file in self._files.values():
+                    file.close()
+            finally:
+                if not self._files and self._made_lock:
+                    os.unlink(self.path / "lock")
+                os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if error is None:
+            self.close()
+        else:
+            # The first error is the one to tell; closing may fail for the same reason, such as a full disk.
+            with suppress(StorageError):
+                self.close()

@@ -1,0 +1,208 @@
+"""Trained weights wherever they lie: in a run, in a recorded result, in one checkpoint, in a file of `scornn export`.
+
+A file holds the tensors of the network and, in its header, the run's config, the step, which weights they are, the
+run's summary and a digest of all this. In a recorded result it is called ``weights.safetensors``.
+"""
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from scornn.errors import CheckpointError
+from scornn.nn.catalogue import MODELS
+from scornn.nn.model import SequenceModel
+from scornn.program import durable
+from scornn.program import plugins as plugin_files
+from scornn.program.tasks import TASKS, TaskConfig, TaskForm
+from scornn.program.train import checkpoint, progress, state
+from scornn.program.train.config import Config, build, to_table
+from scornn.program.train.engine import Weights
+from scornn.program.train.ledger import Ledger
+from scornn.program.train.loop import check_belongs
+from scornn.program.train.run import no_way_on, read_table, with_plugins
+from scornn.program.train.tables import lookup
+
+FILE = "weights.safetensors"
+FORMAT = "scornn-1"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Weights and the config of the run that made them. ``best`` marks those of the best evaluation.
+
+    ``changed`` are those that were changed after they had been loaded: trained further, say, outside of a run.
+    """
+
+    path: Path
+    config: Config
+    step: int
+    tensors: dict[str, Tensor]
+    weights: Weights = "raw"
+    best: bool = False
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+    """The fingerprint of the data that they were trained on, where it is known."""
+    plugins: str | None = None
+    """What identifies the code of the plugins that they were trained with, where it is known."""
+    task: TaskForm | None = None
+    """What they were trained for; None where they were written before it was kept."""
+    changed: bool = False
+
+    def put_into(self, network: SequenceModel) -> None:
+        """Give them to a network of the same config. An average is put back on its manifold if need be."""
+        with state.naming(self.path):
+            state.restore_model(network, self.tensors)
+        if self.weights == "average":
+            network.layer.retract_()
+
+
+def find(
+    path: Path, *, best: bool = False, weights: Weights = "raw", plugins: Sequence[str] = (), with_task: bool = True
+) -> Stored:
+    """The newest (or best) weights of a run, raw or averaged; of a checkpoint or a file, those that it holds.
+
+    ``plugins`` are the files to load its models and tasks from, in place of those that it remembers. Where it need not
+    be ``with_task``, the stored form of the task is enough, and no plugin is run for the task alone.
+    """
+    if path.is_file():
+        return _asked_for(read(path, plugins, with_task=with_task), best, weights)
+    if (path / "manifest.json").is_file():
+        if best:
+            raise CheckpointError(
+                f"{path} is one checkpoint; which is the best is known to its run: give its directory"
+            )
+        saved = checkpoint.load(path)
+        if "config" not in saved.state:
+            raise CheckpointError(f"{path} names no config: it is no checkpoint of a training run")
+        config = _config(saved.state["config"], plugins, None if with_task else _form(saved))
+        return _stored(saved, config, weights, False, path.parent.parent)
+    table = read_table(path)
+    newest = checkpoint.newest(path / "checkpoints", progress.warn)
+    if newest is None:
+        if (path / FILE).is_file():
+            return _asked_for(read(path / FILE, plugins, with_task=with_task), best, weights)
+        if (path / "summary.json").exists():
+            raise CheckpointError(f"{path} has results, but no checkpoint and no {FILE}: {no_way_on(path)}")
+        again = shlex.quote(str(path))
+        raise CheckpointError(f"{path} has no checkpoint yet and no {FILE}; train it with `scornn resume {again}`")
+    saved = newest
+    if best:
+        kept = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"]).of(weights).kept_best
+        if kept not in (None, saved.step):
+            saved = checkpoint.load(path / "checkpoints" / f"step-{kept}")
+    config = _config(table, plugins, None if with_task else _form(saved))
+    check_belongs(saved, config)
+    return _stored(saved, config, weights, best, path)
+
+
+def _config(table: Mapping[str, Any], files: Sequence[str], form: TaskForm | None) -> Config:
+    """The config of stored weights. With the form of its task nothing is run for a task that is not known here."""
+    plugin_files.load(())  # installed packages
+    if files or form is None or str(lookup(table, "model.name")) not in MODELS:
+        table = with_plugins(table, files)
+    settings = table.get("task")
+    known = {entry.tag for entry in TASKS.values()}
+    if form is None or not isinstance(settings, dict) or settings.get("name") in known:
+        return build(dict(table))
+    names = {key if key.isidentifier() else f"key{number}": key for number, key in enumerate(settings) if key != "name"}
+    given: Any = {"bases": (TaskConfig,), "rename": names, "tag": settings.get("name"), "frozen": True, "kw_only": True}
+    opaque: Any = msgspec.defstruct("OpaqueConfig", [(name, Any) for name in names], **given)
+    return build(dict(table), opaque)
+
+
+def write(stored: Stored, path: Path) -> None:
+    """One file with the weights and what they are, durably. Where data and plugins lay is left out."""
+    durable.write_bytes(path, to_bytes(stored))
+
+
+def to_bytes(stored: Stored) -> bytes:
+    """The content of such a file."""
+    header = {
+        "format": FORMAT,
+        "config": json.dumps(plugin_files.without_places(to_table(stored.config))),
+        "step": str(stored.step),
+        "weights": stored.weights,
+        "best": json.dumps(stored.best),
+        "summary": json.dumps(dict(stored.summary)),
+        **({"changed": "true"} if stored.changed else {}),
+        **({"task": msgspec.json.encode(stored.task).decode()} if stored.task else {}),
+    }
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in stored.tensors.items()}
+    return safetensors.torch.save(tensors, {**header, "sha256": _digest(header, tensors)})
+
+
+def _digest(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """Of all that a file says: safetensors itself would not see a flipped bit."""
+    digest = hashlib.sha256(json.dumps(sorted(header.items())).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def read(path: Path, plugins: Sequence[str] = (), *, with_task: bool = True) -> Stored:
+    """A file that :func:`write` made; :class:`CheckpointError` where it is damaged or another's."""
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is no safetensors file, or a damaged one: {error}") from None
+    if header.get("format") != FORMAT:
+        found = header.get("format", "none")
+        raise CheckpointError(
+            f"{path} was not made by `scornn export`: its header has the format {found!r}, expected {FORMAT!r}"
+        )
+    expected = header.pop("sha256", None)  # files of version 0.2.0 have none
+    if expected is not None and (content := _digest(header, tensors)) != expected:
+        raise CheckpointError(f"{path} is damaged: its content has the sha256 {content}, expected {expected}")
+    checkpoint.check_values(path, tensors)
+    try:
+        kind: Weights = "average" if header["weights"] == "average" else "raw"
+        task = msgspec.json.decode(header["task"], type=TaskForm) if "task" in header else None
+        config = _config(json.loads(header["config"]), plugins, None if with_task else task)
+        best, changed = json.loads(header["best"]) is True, header.get("changed") == "true"
+        summary = json.loads(header["summary"])
+        return Stored(path, config, int(header["step"]), tensors, kind, best, summary, changed=changed, task=task)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: its header is damaged: {error!r}") from None
+
+
+def _asked_for(stored: Stored, best: bool, weights: Weights) -> Stored:
+    if weights == "average" and stored.weights != "average":
+        raise CheckpointError(f"{stored.path} holds the raw weights of its run; the averaged ones are not in it")
+    if best and not stored.best:
+        raise CheckpointError(f"{stored.path} holds the weights of step {stored.step}, not those of the best one")
+    return stored
+
+
+def _stored(saved: checkpoint.Checkpoint, config: Config, weights: Weights, best: bool, run: Path) -> Stored:
+    tensors = saved.model if weights == "raw" else state.average_of(saved.training)
+    if not tensors:
+        asked = config.optimizer.average is not None
+        why = (
+            f"those of {config.model.name} cannot be averaged"
+            if asked
+            else "its run was made without optimizer.average"
+        )
+        raise CheckpointError(f"{saved.path} has no averaged weights: {why}")
+    summary, data = durable.read_object(run / "summary.json"), saved.state.get("data", {})
+    code = saved.state.get("numerics", {}).get("plugins")
+    return Stored(saved.path, config, saved.step, tensors, weights, best, summary, data, code, _form(saved))
+
+
+def _form(saved: checkpoint.Checkpoint) -> TaskForm | None:
+    try:
+        return msgspec.convert(saved.state["task"], TaskForm) if "task" in saved.state else None
+    except msgspec.ValidationError as error:
+        raise CheckpointError(f"{saved.path}: what it says of its task is damaged: {error}") from None
