@@ -19,6 +19,7 @@ ROOMS = [
     ["errors"],
     ["functional"],
     ["ops"],
+    ["matrices"],
     ["nn"],
     ["optim"],
     ["program.durable"],
@@ -47,6 +48,7 @@ MODULES = [
 def test_public_names() -> None:
     assert sorted(scornn.__all__) == [
         "LinearMemory",
+        "ScaledCayley",
         "ScoRNN",
         "ScoRNNCell",
         "__version__",
@@ -56,6 +58,7 @@ def test_public_names() -> None:
         "deploy",
         "functional",
         "load",
+        "matrices",
         "nn",
         "ops",
         "optim",

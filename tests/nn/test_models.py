@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 import torch
+from scornn.nn.base import DenseRecurrentLayer
+from scornn.nn.unitary import real_form
 from torch import Tensor
 
 import scornn
 from scornn.functional import modrelu, orthogonality_error
 from scornn.nn import MODELS, SequenceModel, build
-from scornn.nn.base import DenseRecurrentLayer
 from scornn.nn.catalogue import model as enter
 from scornn.nn.eurnn import EURNN
 from scornn.nn.ornn import householder_product
 from scornn.nn.spectral import soft_orthogonality
-from scornn.nn.unitary import real_form
 from scornn.ops.activations import ACTIVATIONS
 
 F64 = torch.float64

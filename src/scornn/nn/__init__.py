@@ -4,21 +4,19 @@ Importing this package enters every model into the catalogue, in the order of th
 """
 
 # isort: off
-from scornn.nn.base import DenseRecurrentLayer, OrthogonalRecurrentLayer
 from scornn.nn.layer import RecurrentLayer
 from scornn.nn.catalogue import MODELS, build, parameter_count
-from scornn.nn.cell import Cell
-from scornn.nn.scornn import ScoRNN, ScoRNNCell
-from scornn.nn.rnn import IRNN, RNN
+from scornn.nn.scornn import ScoRNN
+from scornn.nn.rnn import RNN
+from scornn.nn.plain import IRNN, Henaff
+from scornn.nn.cell import Cell, ScoRNNCell
 from scornn.nn.gates import GRU, LSTM
-from scornn.nn.urnn import URNN, FullURNN
+from scornn.nn.urnn import URNN, FullURNN, ScuRNN
 from scornn.nn.eurnn import EURNN
 from scornn.nn.ornn import ORNN
 from scornn.nn.goru import GORU
 from scornn.nn.exprnn import DTriv, ExpRNN
-from scornn.nn.scurnn import ScuRNN
 from scornn.nn.spectral import SpectralRNN
-from scornn.nn.henaff import Henaff
 from scornn.nn.linear_memory import LinearMemory
 from scornn.nn.memory_block import MemoryBlock, MemoryBlocks
 from scornn.nn.model import SequenceModel
@@ -36,14 +34,12 @@ __all__ = [
     "URNN",
     "Cell",
     "DTriv",
-    "DenseRecurrentLayer",
     "ExpRNN",
     "FullURNN",
     "Henaff",
     "LinearMemory",
     "MemoryBlock",
     "MemoryBlocks",
-    "OrthogonalRecurrentLayer",
     "RecurrentLayer",
     "ScoRNN",
     "ScoRNNCell",

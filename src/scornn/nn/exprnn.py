@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from scornn.functional import full_precision, has_values, skew
-from scornn.nn import init
-from scornn.nn.base import OrthogonalRecurrentLayer
+from scornn.matrices import Exponential, Matrix, MovingExponential
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice, check_integer, precise
-from scornn.ops.activations import REAL
-from scornn.ops.custom import in_backward, in_hooks, under_transform
-from scornn.ops.exponential import skew_exponential
-
-STARTS = {"henaff": init.rotation_angles_, "cayley": init.cayley_rotations_}
+from scornn.nn.rnn import RNN, uniform, zero
 
 
 @model(
@@ -27,7 +23,7 @@ STARTS = {"henaff": init.rotation_angles_, "cayley": init.cayley_rotations_}
     source="Lezcano-Casado and Martínez-Rubio, ICML 2019",
     bench=(170,),
 )
-class ExpRNN(OrthogonalRecurrentLayer):
+class ExpRNN(RNN):
     r"""Orthogonal by the exponential map (Lezcano-Casado and Martínez-Rubio, 2019).
 
     .. math::
@@ -49,45 +45,22 @@ class ExpRNN(OrthogonalRecurrentLayer):
         True
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        nonlinearity: str = "modrelu",
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        *,
-        start: str = "henaff",
-        backend: str = "auto",
-    ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        self.activation = check_choice("nonlinearity", nonlinearity, REAL)
-        self.start = check_choice("start", start, tuple(STARTS))
-        self.nonlinearity, self.backend = nonlinearity, backend
-        self.build(device, dtype)
+    matrix_class = Exponential
+    default_nonlinearity = "modrelu"
 
-    def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
-        return {"skew_hh": (self.hidden_size * (self.hidden_size - 1) // 2,)}
+    def make_matrix(self, suffix: str, make: Callable[..., Matrix]) -> Matrix:
+        matrix = make()
+        assert isinstance(matrix, Exponential)
+        matrix.differentiable_twice = self.backend == "naive"  # as the loop of that backend is
+        return matrix
 
+    @torch.no_grad()
     def reset(self, suffix: str) -> None:
-        STARTS[self.start](self.tensor(f"skew_hh{suffix}"), self.hidden_size)
-        nn.init.kaiming_normal_(self.tensor(f"weight_ih{suffix}"))
-        if self.bias:
-            nn.init.uniform_(self.tensor(f"bias{suffix}"), -0.01, 0.01)
-
-    def recurrent_matrix(self, suffix: str) -> Tensor:
-        v = self.tensor(f"skew_hh{suffix}")
-        # The loop that can be differentiated twice takes the exponential that can.
-        exponential = torch.linalg.matrix_exp if self.backend == "naive" else skew_exponential
-        return exponential(skew(precise(v), self.hidden_size)).to(v.dtype)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, start={self.start}"
+        U, b, h0 = self.others(suffix)
+        self.matrix(suffix).reset()
+        nn.init.kaiming_normal_(U)
+        uniform(0.01, b)
+        zero(h0)
 
 
 @model(
@@ -132,79 +105,14 @@ class DTriv(ExpRNN):
         True
     """
 
-    forwards: Tensor
-    averages = False  # A means something else after each move of the base
+    matrix_class = MovingExponential
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        nonlinearity: str = "modrelu",
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        *,
-        start: str = "henaff",
-        rebase_every: int | None = 100,
-        backend: str = "auto",
-    ) -> None:
-        if rebase_every is not None:
-            check_integer("rebase_every, where it is not None,", rebase_every, 1)
-        size = (input_size, hidden_size, num_layers, nonlinearity, bias, batch_first, dropout, bidirectional)
-        super().__init__(*size, device, dtype, start=start, backend=backend)
-        self.rebase_every = rebase_every
-
-    def reset_parameters(self) -> None:
-        super().reset_parameters()
-        self.register_buffer("forwards", torch.zeros((), dtype=torch.long, device=self.like.device))
-
-    def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
-        return {"base_hh": (self.hidden_size, self.hidden_size)}
-
-    @torch.no_grad()
-    def reset(self, suffix: str) -> None:
-        super().reset(suffix)
-        v = self.tensor(f"skew_hh{suffix}")
-        self.tensor(f"base_hh{suffix}").copy_(skew_exponential(skew(v.double(), self.hidden_size)))
-        v.zero_()
-
-    def recurrent_matrix(self, suffix: str) -> Tensor:
-        B = precise(self.tensor(f"base_hh{suffix}").clone())  # a graph keeps it, and the base may move before backward
-        return (B @ precise(super().recurrent_matrix(suffix))).to(self.tensor(f"skew_hh{suffix}").dtype)
-
-    @torch.no_grad()
     def rebase(self) -> None:
         """B ← W, A ← 0, in every layer and direction."""
-        self._require_own_A()
         for suffix in self.suffixes():
-            v = self.tensor(f"skew_hh{suffix}")
-            with full_precision(v):
-                B = self.recurrent_matrix(suffix).double()
-                orthogonal = 1.5 * B - 0.5 * B @ (B.mT @ B)
-            # Both in place: they may be shared with other processes, or lent by torch.func.functional_call.
-            self.tensor(f"base_hh{suffix}").copy_(orthogonal)
-            v.data.zero_()  # a graph is not told of the new A, of whose old values it needs none
-        self.forwards.zero_()
+            self.matrix(suffix).rebase()
 
-    def _require_own_A(self) -> None:
-        for suffix in self.suffixes():
-            advice = "Build the layer with rebase_every=None"
-            self._require_own_parameters(suffix, "the base of a DTriv cannot move", advice, advice)
-
-    def before_forward(self) -> None:
-        apart = torch.compiler.is_compiling() or under_transform() or (in_backward() and in_hooks())
-        counts = self.training and torch.is_grad_enabled() and not apart
-        if counts and self.rebase_every is not None and has_values(self.forwards):
-            self._require_own_A()
-            if not all(isinstance(p, nn.Parameter) for p in self.parameters()):
-                return  # lent for this forward: whose A they are is not known
-            if int(self.forwards) >= self.rebase_every:
-                self.rebase()
-            self.forwards += 1
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, rebase_every={self.rebase_every}"
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        if (count := state_dict.pop(f"{prefix}forwards", None)) is not None:  # one count for all, up to version 0.2
+            state_dict |= {f"{prefix}steps_hh{suffix}": count for suffix in self.suffixes()}
+        super()._load_from_state_dict(state_dict, prefix, *others)

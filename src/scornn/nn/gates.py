@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from scornn.functional import full_precision
+from scornn.matrices.checks import check_integer, check_number
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_integer, check_number
 from scornn.nn.layer import RecurrentLayer
 from scornn.ops import gated, native
 from scornn.ops.custom import under_transform
@@ -24,8 +25,8 @@ class GatedLayer(RecurrentLayer):
     """
 
     BACKENDS: ClassVar[tuple[str, ...]] = ("auto", "native", "naive")
-    backend: str = "auto"
     kind: str
+    operands: Callable[[str], tuple[Tensor, Tensor, Tensor | None]]
     forget_bias: float
     proj_size: int = 0
 
@@ -39,20 +40,20 @@ class GatedLayer(RecurrentLayer):
     def build(self, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
         super().build(device, dtype)
         for suffix in self.suffixes() if self.bias else ():
-            self.tensor(f"bias_hh{suffix}").requires_grad_(False)
+            getattr(self, f"bias_hh{suffix}").requires_grad_(False)
 
     @torch.no_grad()
     def reset(self, suffix: str) -> None:
         """Glorot-uniform over input and state together; ``forget_bias`` in the second gate."""
-        n, U = self.hidden_size, self.tensor(f"weight_ih{suffix}")
+        n, U = self.hidden_size, getattr(self, f"weight_ih{suffix}")
         limit = (6 / (U.shape[1] + self.state_size + U.shape[0])) ** 0.5
         U.uniform_(-limit, limit)
-        self.tensor(f"weight_hh{suffix}").uniform_(-limit, limit)
+        getattr(self, f"weight_hh{suffix}").uniform_(-limit, limit)
         if self.bias:
-            self.tensor(f"bias_ih{suffix}").zero_()[n : 2 * n] = self.forget_bias
-            self.tensor(f"bias_hh{suffix}").zero_()
+            getattr(self, f"bias_ih{suffix}").zero_()[n : 2 * n] = self.forget_bias
+            getattr(self, f"bias_hh{suffix}").zero_()
         if self.proj_size:
-            nn.init.xavier_uniform_(self.tensor(f"weight_hr{suffix}"))
+            nn.init.xavier_uniform_(getattr(self, f"weight_hr{suffix}"))
 
     @property
     def rungs(self) -> tuple[Rung, Rung]:
@@ -76,13 +77,13 @@ class GatedLayer(RecurrentLayer):
     ) -> tuple[Tensor, ...]:
         """torch's own loop, or one of plain steps where that has no rule for torch.func's transforms."""
         if under_transform():
-            R = self.tensor(f"weight_hr{suffix}") if self.proj_size else None
+            R = getattr(self, f"weight_hr{suffix}") if self.proj_size else None
             operands = (x, states[0], *self.operands(suffix), self.kind, batch_sizes, reverse)
             with full_precision(x):
                 return gated.naive(*operands, c0=_cell(states), R=R)
         function: Any = getattr(torch._VF, self.kind)
         names = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * self.bias + ["weight_hr"] * bool(self.proj_size)
-        weights = [self.tensor(f"{name}{suffix}") for name in names]
+        weights = [getattr(self, f"{name}{suffix}") for name in names]
         first: Any = tuple(h.unsqueeze(0) for h in states)
         first = first if len(first) > 1 else first[0]
         order = Order(x, batch_sizes, reverse).index if reverse and batch_sizes is not None else None
@@ -167,8 +168,8 @@ class LSTM(GatedLayer):
         return self.state_size, self.hidden_size
 
     def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        b = self.tensor(f"bias_ih{suffix}") + self.tensor(f"bias_hh{suffix}") if self.bias else None
-        return self.tensor(f"weight_hh{suffix}"), self.tensor(f"weight_ih{suffix}"), b
+        b = getattr(self, f"bias_ih{suffix}") + getattr(self, f"bias_hh{suffix}") if self.bias else None
+        return getattr(self, f"weight_hh{suffix}"), getattr(self, f"weight_ih{suffix}"), b
 
 
 @model(
@@ -226,9 +227,9 @@ class GRU(GatedLayer):
         self.build(device, dtype)
 
     def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        W, U, b = self.tensor(f"weight_hh{suffix}"), self.tensor(f"weight_ih{suffix}"), None
+        W, U, b = getattr(self, f"weight_hh{suffix}"), getattr(self, f"weight_ih{suffix}"), None
         if self.bias:
-            first, second = self.tensor(f"bias_ih{suffix}"), self.tensor(f"bias_hh{suffix}")
+            first, second = getattr(self, f"bias_ih{suffix}"), getattr(self, f"bias_hh{suffix}")
             gates = 2 * self.hidden_size
             b = torch.cat([first[:gates] + second[:gates], first[gates:], second[gates:]])
         return W, U, b

@@ -9,10 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scornn.functional import full_precision, under_autocast
+from scornn.matrices.bank import STARTS
+from scornn.matrices.checks import check_choice, check_number, check_sizes, precise
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice, check_number, check_sizes, precise
 from scornn.nn.layer import RecurrentLayer
-from scornn.nn.linear_memory import STARTS, LinearMemory
+from scornn.nn.linear_memory import LinearMemory
 from scornn.ops.bank import Bank
 from scornn.ops.bank_last import frames, last_state
 from scornn.ops.bank_scan import every_state
@@ -108,7 +109,7 @@ class MemoryBlock(nn.Module):
             return self._every(x, h0, batch_sizes, reverse)
 
     def _every(self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
-        bank, U = self.memory.bank("_l0"), self.memory.input_matrix("_l0")
+        bank, U = self.memory.matrix("_l0").parts(), self.memory.weight_ih_l0
         read = self.norm(x)
         seen = read
         if self.stride > 1:
@@ -133,7 +134,7 @@ class MemoryBlock(nn.Module):
             return self._last(x, h0, batch_sizes, reverse)
 
     def _last(self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
-        bank, U = self.memory.bank("_l0"), self.memory.input_matrix("_l0")
+        bank, U = self.memory.matrix("_l0").parts(), self.memory.weight_ih_l0
         order = Order(x, batch_sizes, reverse)
         h_n = last_state(self.norm(x), h0, bank, U, None, batch_sizes, reverse)
         x = order.last_of(order.steps_of(x))
@@ -280,11 +281,6 @@ class MemoryBlocks(RecurrentLayer):
 
     def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
         return self._last_output(x, states, batch, batch_sizes)[1]
-
-    @torch.no_grad()
-    def orthogonality_error(self) -> float | None:
-        errors = (self.block(suffix).memory.orthogonality_error() for suffix in self.suffixes())
-        return max(error for error in errors if error is not None)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("weight_hh") and (suffix := name.removeprefix("weight_hh")) in self.suffixes():

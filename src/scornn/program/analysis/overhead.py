@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import torch
 
-from scornn.nn import DenseRecurrentLayer
-from scornn.nn.unitary import UnitaryRecurrentLayer
+from scornn.matrices.complex import ProductMatrix
+from scornn.nn import RNN
 from scornn.ops import recurrence
 from scornn.ops.activations import ACTIVATIONS
 from scornn.program import tasks
@@ -93,13 +93,14 @@ def measure(config: Config, steps: int = 50, warmup: int = 5) -> dict[str, Any]:
 def _recurrence_alone(trainer: Trainer, task: tasks.Task) -> Any:
     """A function that runs the layer's recurrence, forward and backward, and returns its milliseconds."""
     layer: Any = trainer.engine.model.layer
-    if not isinstance(layer, DenseRecurrentLayer) or layer.num_layers > 1 or layer.bidirectional:
+    if not isinstance(layer, RNN) or layer.num_layers > 1 or layer.bidirectional or layer.kind not in ACTIVATIONS:
         return None
-    if layer.kind not in ACTIVATIONS or (isinstance(layer, UnitaryRecurrentLayer) and layer.runs_as_product()):
+    matrix = layer.matrix("_l0")
+    if isinstance(matrix, ProductMatrix) and matrix.runs_as_product(layer.backend):
         return None
     x = task.batch("train", 0, 0).to(trainer.world.device).inputs
     with torch.no_grad():
-        W, U, b = layer.recurrent_matrix("_l0"), layer.input_matrix("_l0"), layer.bias_vector("_l0")
+        W, U, b = layer.operands("_l0")
     leaves = [tensor.detach().clone().requires_grad_() for tensor in (W, U) + ((b,) if b is not None else ())]
     h0 = x.new_zeros(x.shape[1], W.shape[0])
     like = torch.randn(x.shape[0], *h0.shape, device=x.device) if task.read == "all" else torch.randn_like(h0)
