@@ -68,24 +68,13 @@ class Bank(Matrix):
         return bank.Bank(precise(self.angle), precise(self.sign)).matrix().to(self.angle.dtype)
 
     def recurrence(
-        self,
-        x: Tensor,
-        h0: Tensor,
-        U: Tensor,
-        b: Tensor | None,
-        head: Head | None = None,
-        *,
-        activation: str = "identity",
-        batch_sizes: Tensor | None = None,
-        reverse: bool = False,
-        backend: str = "auto",
+        self, x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None, head: Head | None = None, **settings: Any
     ) -> tuple[Tensor, Tensor]:
-        if activation != "identity":
-            order: dict[str, Any] = {"batch_sizes": batch_sizes, "reverse": reverse}
-            return super().recurrence(x, h0, U, b, head, activation=activation, backend=backend, **order)
+        if settings["activation"] != "identity":
+            return super().recurrence(x, h0, U, b, head, **settings)
+        order = (settings[key] for key in ("batch_sizes", "reverse", "backend"))
         with full_precision(x):
-            states = every_state(x, h0, self.parts(), U, b, batch_sizes, reverse, backend)
-        return read(states, head)
+            return read(every_state(x, h0, self.parts(), U, b, *order), head)
 
     def last_state(
         self, x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None, batch_sizes: Tensor | None, reverse: bool

@@ -16,7 +16,7 @@ from scornn.functional import full_precision, orthogonality_error
 from scornn.matrices.caching import once
 from scornn.matrices.checks import check_sizes, is_sharded, precise
 from scornn.ops.activations import ACTIVATIONS
-from scornn.ops.layout import Layout, States
+from scornn.ops.layout import Layout
 
 Head = tuple[Tensor, Tensor]
 """V and c of a linear head on the states."""
@@ -127,42 +127,27 @@ class Matrix(nn.Module):
             return W
 
     def recurrence(
-        self,
-        x: Tensor,
-        h0: Tensor,
-        U: Tensor,
-        b: Tensor | None,
-        head: Head | None = None,
-        *,
-        activation: str,
-        batch_sizes: Tensor | None = None,
-        reverse: bool = False,
-        backend: str = "auto",
+        self, x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None, head: Head | None = None, **settings: Any
     ) -> tuple[Tensor, Tensor]:
         """h_t = act(U x_t + W h_{t−1}): the states, or a head on each, and the last of each sequence.
 
-        Arguments and result as :func:`scornn.ops.recurrence` and :func:`scornn.ops.readout`.
+        Arguments, settings and result as :func:`scornn.ops.recurrence` and :func:`scornn.ops.readout`.
         """
         if self.is_applied:
-            return read(self._loop(x, h0, U, b, activation, batch_sizes, reverse), head)
-        settings: dict[str, Any] = {"batch_sizes": batch_sizes, "reverse": reverse, "backend": backend}
+            return read(self._loop(x, h0, U, b, **settings), head)
         if head is None:
-            return ops.recurrence(x, h0, self.W(), U, b, activation=activation, **settings)
-        return ops.readout(x, h0, self.W(), U, b, *head, activation=activation, **settings)
+            return ops.recurrence(x, h0, self.W(), U, b, **settings)
+        return ops.readout(x, h0, self.W(), U, b, *head, **settings)
 
     def _loop(
-        self, x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None, activation: str, sizes: Tensor | None, reverse: bool
+        self, x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None, activation: str, reverse: bool, **others: Any
     ) -> tuple[Tensor, Tensor]:
         """One product after the other, in PyTorch."""
-        act, layout = ACTIVATIONS[activation].value, Layout.of(x, sizes, reverse)
-
-        def advance(states: States, Ux: Tensor) -> States:
-            return (act(Ux + multiply(states[0]), b),)
-
+        act, layout = ACTIVATIONS[activation].value, Layout.of(x, others["batch_sizes"], reverse)
         with full_precision(x):
             multiply = self.multiplier()
-            (output,), (h_n,) = layout.walk(layout.rows(x) @ U.mT, (h0,), advance)
-        return output, h_n
+            steps = layout.walk(layout.rows(x) @ U.mT, (h0,), lambda h, Ux: (act(Ux + multiply(h[0]), b),))
+        return steps[0][0], steps[1][0]
 
     @torch.no_grad()
     def frozen(self) -> Matrix:

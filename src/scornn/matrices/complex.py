@@ -103,25 +103,15 @@ class ProductMatrix(ComplexMatrix):
         return self.pays(backend in ("auto", kernel.name) and kernel.why_not(self.like) is None)
 
     def recurrence(
-        self,
-        x: Tensor,
-        h0: Tensor,
-        U: Tensor,
-        b: Tensor | None,
-        head: Head | None = None,
-        *,
-        activation: str,
-        batch_sizes: Tensor | None = None,
-        reverse: bool = False,
-        backend: str = "auto",
+        self, x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None, head: Head | None = None, **settings: Any
     ) -> tuple[Tensor, Tensor]:
-        if not self.runs_as_product(backend) or x.numel() == 0:  # torch.fft takes no empty batch
-            settings: dict[str, Any] = {"batch_sizes": batch_sizes, "reverse": reverse, "backend": backend}
-            return super().recurrence(x, h0, U, b, head, activation=activation, **settings)
+        if not self.runs_as_product(settings["backend"]) or x.numel() == 0:  # torch.fft takes no empty batch
+            return super().recurrence(x, h0, U, b, head, **settings)
         with full_precision(x):
             name, factors = self.factors()
             made = [*(precise(factor) for factor in factors), None, None][:3]
-            others = precise(U), None if b is None else precise(b), name, activation, batch_sizes, reverse
-            run = choose(product.RUNGS, backend, precise(x)).run
+            order = (settings[key] for key in ("activation", "batch_sizes", "reverse"))
+            run = choose(product.RUNGS, settings["backend"], precise(x)).run
+            others = precise(U), None if b is None else precise(b), name, *order
             output, h_n = run(precise(x), precise(h0), *made, *others)
         return read((output.to(x.dtype), h_n.to(x.dtype)), head)

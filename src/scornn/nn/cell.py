@@ -137,7 +137,9 @@ class Cell(Recurrent):
             with full_precision(x):
                 h_n = ACTIVATIONS[self.activation].value(torch.addmm(x[0] @ U.mT, h, self.hh.W().mT), b)
         else:
-            _, h_n = self.hh.recurrence(x, h, U, b, activation=self.activation, backend=self.backend)
+            _, h_n = self.hh.recurrence(
+                x, h, U, b, activation=self.activation, backend=self.backend, batch_sizes=None, reverse=False
+            )
         return h_n if input.dim() == 2 else h_n.squeeze(0)
 
     def __repr__(self) -> str:

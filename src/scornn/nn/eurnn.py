@@ -27,25 +27,10 @@ class EURNN(RNN):
     .. math::
         W = \mathrm{diag}(e^{iω})\, R_L \cdots R_2 R_1, \qquad h_t = \mathrm{modReLU}(U x_t + W h_{t-1})
 
-    Each R is a layer of 2 × 2 rotations on disjoint pairs, :math:`h_a' = \cos θ\, h_a - e^{iφ} \sin θ\, h_b` and
-    :math:`h_b' = \sin θ\, h_a + e^{iφ} \cos θ\, h_b`. Real layers have no φ and no ω.
-
-    θ, φ, ω from U(−π, π); U from U(±0.01); h_0, where it is trained, from U(±0.01). The authors' modulus is
-    \|z\| + 0.01, which for real z is a bias 0.01 higher: b starts at 0.01 here instead of 0. Deviation: in the complex
-    case the same 0.01 stands in their denominator, where here it is 1e-5. A head reads the real part alone, as theirs.
-
-    Args:
-        complex: complex units, whose state is adjacent pairs (Re, Im); or real ones.
-        style: ``tunable``, L layers on neighbours; or ``fft``, log₂ n layers of butterflies, n a power of two.
-        capacity: L of the tunable style.
-        form: ``dense`` makes W once per forward by applying the rotations to the identity, and runs one dense matrix;
-            ``product`` applies the rotations in every step, which is cheaper for few layers and a large state;
-            ``auto`` chooses. Equal to rounding.
-        learn_h0: train the state before the first step.
-
-    Attributes:
-        angle_hh_l{k}: θ of all layers one after the other.
-        phase_hh_l{k}, turn_hh_l{k}: φ and ω of complex layers.
+    The matrix and its options ``complex``, ``style``, ``capacity`` and ``form`` are those of
+    :class:`scornn.matrices.Rotations`. U from U(±0.01); h_0, where it is trained, from U(±0.01). The authors' modulus
+    is \|z\| + 0.01, which for real z is a bias 0.01 higher: b starts at 0.01 here instead of 0. Deviation: in the
+    complex case the same 0.01 stands in their denominator, where here it is 1e-5. A head reads the real part alone.
 
     Example:
         >>> layer = EURNN(3, 8, capacity=4)

@@ -29,20 +29,8 @@ class ExpRNN(RNN):
     .. math::
         W = \exp(A), \quad A^T = -A, \qquad h_t = \mathrm{modReLU}(U x_t + W h_{t-1})
 
-    Every rotation can be had, but no W with determinant −1. A starts with 2 × 2 blocks: angles from U(−π, π)
-    (``start="henaff"``), or the numbers of the scoRNN paper (``"cayley"``). U Kaiming-normal, b from U(±0.01).
-
-    Args:
-        nonlinearity: ``modrelu``, ``relu``, ``leaky_relu``, ``tanh`` or ``identity``.
-        start: ``henaff`` or ``cayley``.
-
-    Attributes:
-        skew_hh_l{k}: the n(n−1)/2 free numbers of A.
-
-    Example:
-        >>> layer = ExpRNN(3, 5)
-        >>> bool(layer.orthogonality_error() < 1e-5)
-        True
+    The matrix and its option ``start`` are :class:`scornn.matrices.Exponential`'s. U Kaiming-normal, b from U(±0.01).
+    With ``backend="naive"`` W too can be differentiated twice.
     """
 
     matrix_class = Exponential
@@ -77,32 +65,19 @@ class DTriv(ExpRNN):
     r"""Dynamic trivialisation (Lezcano-Casado, 2019): the exponential map around a base that follows W.
 
     .. math::
-        W = B\exp(A), \quad A^T = -A; \qquad \text{every K training steps } B \leftarrow W,\; A \leftarrow 0
+        W = B\exp(A), \quad A^T = -A; \qquad \text{every K steps } B \leftarrow W,\; A \leftarrow 0
 
     Near A = 0 the gradient in A is the one on the manifold, so moving the base keeps the map from bending the steps.
-    Moving it changes neither W nor the outputs, beyond rounding. It happens by itself at the start of every K-th
-    forward in training mode with gradients enabled, counted in a buffer, so a run that resumes from a checkpoint moves
-    it at the same steps; or whenever :meth:`rebase` is called. Gradient checkpointing, which calls a forward again,
-    counts it once. Inside ``torch.compile`` and torch.func's transforms, and where ``functional_call`` is given tensors
-    that are no parameters, it is up to the caller. A forward from before a move still has its gradient, at the A that
-    it had.
+    Moving it changes neither W nor the outputs, beyond rounding. A training loop calls :meth:`after_step` after each
+    step of the optimizer, as the program's does; steps are counted in a buffer, so that a run resumes bit for bit.
+    Options: ``rebase_every``, K, and ``start`` of :class:`scornn.matrices.MovingExponential`.
 
-    Starts with B = the start of :class:`ExpRNN` and A = 0. Deviation: each new base is made orthogonal to rounding by
-    one Newton–Schulz step in float64, where the authors' program projects by an SVD after some dozens of moves.
-
-    Args:
-        rebase_every: K, at least 1; None to move the base only by :meth:`rebase`.
-
-    Attributes:
-        skew_hh_l{k}: the n(n−1)/2 free numbers of A.
-        base_hh_l{k}: B, a buffer.
-        forwards: training forwards since the base last moved, a buffer.
+    Deviation: each new base is made orthogonal to rounding by one Newton–Schulz step in float64, where the authors'
+    program projects by an SVD after some dozens of moves.
 
     Example:
         >>> layer = DTriv(3, 5, rebase_every=100)
-        >>> layer.rebase()
-        >>> bool(layer.orthogonality_error() < 1e-5)
-        True
+        >>> layer.after_step()  # after optimizer.step()
     """
 
     matrix_class = MovingExponential

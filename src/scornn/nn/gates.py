@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from scornn.functional import full_precision
-from scornn.matrices.checks import check_integer, check_number
+from scornn.matrices.checks import check_integer, check_number, check_sizes
 from scornn.nn.catalogue import model
 from scornn.nn.layer import RecurrentLayer
 from scornn.ops import gated, native
@@ -21,14 +20,46 @@ from scornn.ops.rung import Rung, choose
 class GatedLayer(RecurrentLayer):
     """A layer with the parameters of torch.nn.LSTM or GRU, their gates one above the other.
 
-    torch keeps two bias vectors where one is enough: the second, ``bias_hh``, stays zero and is not trained.
+    torch keeps two bias vectors where one is enough: the second, ``bias_hh``, stays zero and is not trained, so that
+    the number of trained parameters is the paper's.
+
+    Args:
+        forget_bias: what the bias of the second gate starts at; the others start at zero.
+        backend: ``auto``, scornn's kernel where it runs and torch's own loop elsewhere; ``native``, the kernel or an
+            error; or ``naive``, torch's own loop, which has second derivatives.
     """
 
     BACKENDS: ClassVar[tuple[str, ...]] = ("auto", "native", "naive")
     kind: str
-    operands: Callable[[str], tuple[Tensor, Tensor, Tensor | None]]
-    forget_bias: float
     proj_size: int = 0
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        forget_bias: float = 1.0,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        self.forget_bias = check_number("forget_bias", forget_bias)
+        self.backend = backend
+        self.build(device, dtype)
+
+    @property
+    def state_size(self) -> int:
+        return self.proj_size or self.hidden_size
+
+    def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """W, U and b, as :mod:`scornn.ops.gated` takes them."""
+        raise NotImplementedError
 
     def parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
         rows = native.GATES[self.kind] * self.hidden_size
@@ -122,12 +153,8 @@ class LSTM(GatedLayer):
         c_t = f \odot c_{t-1} + i \odot g, \quad h_t = o \odot \tanh c_t
 
     Glorot-uniform kernel over input and state together, zero biases, and ``forget_bias`` in the forget gate
-    (the paper tunes it over −4..4; 1 unless said otherwise). Parameters, their names and shapes, and the state
-    ``(h, c)`` are those of torch.nn.LSTM. Of its two bias vectors the second, ``bias_hh``, stays zero and is not
-    trained, so that the number of trained parameters is the paper's :math:`4(mn + n^2 + n)`.
-
-    ``backend`` is ``auto``, scornn's kernel where it runs and torch's own loop elsewhere; ``native``, the kernel or an
-    error; or ``naive``, torch's own loop, which has second derivatives.
+    (the paper tunes it over −4..4). Parameters, their names and shapes, and the state ``(h, c)`` are those of
+    torch.nn.LSTM; ``backend`` is :class:`GatedLayer`'s.
 
     Example:
         >>> output, (h_n, c_n) = LSTM(3, 5, forget_bias=-4)(torch.randn(7, 2, 3))
@@ -153,15 +180,10 @@ class LSTM(GatedLayer):
         forget_bias: float = 1.0,
         backend: str = "auto",
     ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        self.forget_bias = check_number("forget_bias", forget_bias)
-        self.backend = backend
+        check_sizes(hidden_size=hidden_size)
         self.proj_size = check_integer("proj_size", proj_size, 0, hidden_size - 1)
-        self.build(device, dtype)
-
-    @property
-    def state_size(self) -> int:
-        return self.proj_size or self.hidden_size
+        size = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        super().__init__(*size, device, dtype, forget_bias=forget_bias, backend=backend)
 
     def state_sizes(self) -> tuple[int, ...]:
         """Of h and c."""
@@ -189,14 +211,9 @@ class GRU(GatedLayer):
         r, z = σ(U x_t + W h_{t-1} + b), \qquad c = \tanh(U x_t + b + r \odot W h_{t-1}), \qquad
         h_t = z \odot h_{t-1} + (1 - z) \odot c
 
-    The reset gate r, the update gate z and the candidate c each have a U, W and b of their own.
-
-    ``forget_bias`` is added in the update gate z: above 0 the state is kept at the start, below 0 overwritten.
-    Parameters, their names and shapes are those of torch.nn.GRU. Of its two bias vectors the second, ``bias_hh``, stays
-    zero and is not trained, so that the number of trained parameters of a layer is :math:`3(mn + n^2 + n)`.
-
-    ``backend`` is ``auto``, scornn's kernel where it runs and torch's own loop elsewhere; ``native``, the kernel or an
-    error; or ``naive``, torch's own loop, which has second derivatives.
+    The reset gate r, the update gate z and the candidate c each have a U, W and b of their own. ``forget_bias`` is
+    added in z: above 0 the state is kept at the start, below 0 overwritten. Parameters, their names and shapes are
+    those of torch.nn.GRU; ``backend`` is :class:`GatedLayer`'s.
 
     Example:
         >>> output, h_n = GRU(3, 5, forget_bias=2)(torch.randn(7, 2, 3))
@@ -205,26 +222,6 @@ class GRU(GatedLayer):
     """
 
     kind = "gru"
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        *,
-        forget_bias: float = 1.0,
-        backend: str = "auto",
-    ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        self.forget_bias = check_number("forget_bias", forget_bias)
-        self.backend = backend
-        self.build(device, dtype)
 
     def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
         W, U, b = getattr(self, f"weight_hh{suffix}"), getattr(self, f"weight_ih{suffix}"), None

@@ -43,25 +43,10 @@ class GORU(RNN):
         r = σ(U_r x_t + W_r h_{t-1} + b_r), \qquad g = σ(U_g x_t + W_g h_{t-1} + b_g), \qquad
         c = \mathrm{modReLU}(r \odot (W h_{t-1}) + U_c x_t), \qquad h_t = g \odot h_{t-1} + (1 - g) \odot c
 
-    W is a real product of rotations as in :class:`~scornn.nn.eurnn.EURNN`; the gates' matrices are free.
-
-    Angles from U(−π, π); U, W_r and W_g from U(±0.01); b_r = 2, b_g from U(±√(3/n)), b_c = 0.011: the authors' 0.01
-    together with the 0.001 that they add to the modulus.
-
-    Args:
-        style: ``fft``, log₂ n layers of butterflies, n a power of two; or ``tunable``.
-        capacity: L of the tunable style.
-        backend: ``auto``, ``native``, ``manual`` (hand-written backward) or ``naive``.
-
-    Attributes:
-        angle_hh_l{k}: angles of the rotations that make W, which is ``weight_hh_l{k}``.
-        weight_gates_l{k}: W_r and W_g, one above the other.
-        weight_ih_l{k}, bias_l{k}: U and b, for r, g and c one above the other.
-
-    Example:
-        >>> output, h_n = GORU(3, 8)(torch.randn(7, 2, 3))
-        >>> output.shape
-        torch.Size([7, 2, 8])
+    W is a real product of rotations, with the options ``style`` and ``capacity`` of :class:`scornn.matrices.Rotations`;
+    the gates' matrices, ``weight_gates_l{k}``, W_r above W_g, are free. U and b are those of r, g and c one above the
+    other. U, W_r and W_g from U(±0.01); b_r = 2, b_g from U(±√(3/n)), b_c = 0.011: the authors' 0.01 together with the
+    0.001 that they add to the modulus.
     """
 
     kind = "goru"

@@ -31,10 +31,7 @@ model(
     bench=(170,),
 )
 class IRNN(RNN):
-    r"""The ReLU network that starts at the identity (Le, Jaitly and Hinton, 2015).
-
-    .. math::
-        h_t = \mathrm{relu}(U x_t + W h_{t-1} + b), \qquad W = I,\; b = 0 \text{ at the start}
+    r"""The ReLU network that starts at the identity, with b = 0 (Le, Jaitly and Hinton, 2015).
 
     U is Glorot-uniform, as in the uRNN authors' program; the publication draws it from N(0, 0.001).
 
@@ -60,19 +57,9 @@ class IRNN(RNN):
 class Henaff(RNN):
     r"""A plain network that starts at a random rotation (Henaff, Szlam and LeCun, 2016).
 
-    .. math::
-        h_t = \sigma(U x_t + W h_{t-1}), \qquad
-        W = \exp(A) \text{ at the start, } A = \mathrm{diag}\begin{pmatrix}0 & t_j\\ -t_j & 0\end{pmatrix},
-        \quad t_j \sim U(-\pi, \pi)
-
-    W is trained without any constraint, which shows what keeping it orthogonal adds. σ is modReLU unless said
-    otherwise, so that only the constraint sets it apart from :class:`~scornn.nn.ScoRNN`; the publication studies
-    linear transitions (``nonlinearity="identity"``). U is Glorot-uniform, b = 0.
-
-    Example:
-        >>> layer = Henaff(3, 6)
-        >>> bool(scornn.functional.orthogonality_error(layer.weight_hh_l0) < 1e-5)
-        True
+    W = exp(A) at the start, with angles from U(−π, π) in 2 × 2 blocks of A, and is trained without a constraint, which
+    shows what keeping it orthogonal adds. σ is modReLU unless said otherwise, so that only the constraint sets it apart
+    from :class:`~scornn.nn.ScoRNN`; the publication studies linear transitions (``nonlinearity="identity"``).
     """
 
     matrix_options: ClassVar[Mapping[str, Any]] = {"start": "rotation"}

@@ -43,22 +43,9 @@ class SpectralRNN(RNN):
         W = P\,\mathrm{diag}(s)\,Q, \qquad s = 1 + 2\,\mathrm{margin}\,(\mathrm{sigmoid}(q) - \tfrac12), \qquad
         h_t = \sigma(U x_t + W h_{t-1} + b)
 
-    P and Q are orthogonal, q = 0 at the start, so W starts orthogonal and every singular value stays inside
-    1 ± margin. With margin 0 it stays orthogonal, and q is not made.
-
-    Deviations: P and Q come from the scaled Cayley transform rather than from multiplicative updates with a
-    learning rate of their own, so that any optimizer can train them and none lets them drift; they start as the
-    paper's rotations. Instead of a smaller learning rate for q there is the margin in its gradient.
-
-    Args:
-        nonlinearity: ``tanh``, ``relu``, ``leaky_relu``, ``identity`` or ``modrelu``.
-        margin: largest distance of a singular value from 1, in [0, 1].
-        learn_h0: train the state before the first step (starts at zero).
-
-    Attributes:
-        skew_left_hh_l{k}, skew_right_hh_l{k}: free numbers of P and Q.
-        sign_left_hh_l{k}, sign_right_hh_l{k}: their D, buffers.
-        spectrum_hh_l{k}: the numbers q.
+    The matrix and its option ``margin`` are :class:`scornn.matrices.Spectral`'s. Deviations: P and Q come from the
+    scaled Cayley transform rather than from multiplicative updates with a rate of their own, so that any optimizer can
+    train them and none lets them drift. Instead of a smaller rate for q there is the margin in its gradient.
 
     Example:
         >>> layer = SpectralRNN(3, 5, margin=0.1)

@@ -28,22 +28,8 @@ class URNN(RNN):
     .. math::
         W = D_3 R_2 F^{-1} D_2 Π R_1 F D_1, \qquad h_t = \mathrm{modReLU}(U x_t + W h_{t-1})
 
-    D_j = diag(e^{iθ}), R_j complex reflections, F the unitary Fourier transform, Π a fixed random permutation: 7n
-    numbers make W. The state is adjacent pairs (Re, Im), and a head reads both.
-
-    θ from U(−π, π), the reflections Glorot-uniform, U Glorot-uniform, b from U(±0.01), h_0 from U(±√(3/2n)) and
-    trained.
-
-    Args:
-        form: ``dense`` makes W once per forward by applying the product to the identity, and runs one dense matrix;
-            ``fft`` applies the product in every step, which is cheaper for large n; ``auto`` is ``fft`` from n = 64 on
-            where the kernel runs, from 4096 on elsewhere. Equal to rounding.
-        learn_h0: train the state before the first step.
-
-    Attributes:
-        phase_hh_l{k}: θ of D_1, D_2, D_3 ``(3, n)``.
-        reflection_hh_l{k}: vectors of R_1, R_2 as (Re, Im) ``(2, n, 2)``.
-        permutation_hh_l{k}: Π, a buffer.
+    The matrix and its option ``form`` are :class:`scornn.matrices.FourierProduct`'s. The state is adjacent pairs
+    (Re, Im), and a head reads both. U Glorot-uniform, b from U(±0.01), h_0 from U(±√(3/2n)) and trained.
 
     Example:
         >>> output, h_n = URNN(3, 5)(torch.randn(7, 2, 3))
@@ -81,23 +67,10 @@ class FullURNN(URNN):
         h_t = \mathrm{modReLU}(U x_t + W h_{t-1}), \qquad
         W \leftarrow (I + \tfrac{λ}{2}B)^{-1}(I - \tfrac{λ}{2}B)W, \quad B = GW^* - WG^*
 
-    W is itself the parameter. It stays unitary only if it is stepped by :class:`scornn.optim.StiefelStep`, and even
-    then rounding errors add up, as the paper's figure on orthogonality shows: :meth:`orthogonality_error` measures
-    it. Any other optimizer leaves the manifold at once.
-
-    W starts as the product of :class:`URNN`; the rest as there. W has n² degrees of freedom, the
-    number that the paper counts, in 2n² stored numbers.
-
-    Args:
-        learn_h0: train the state before the first step.
-
-    Attributes:
-        unitary_hh_l{k}: W as (Re, Im) ``(n, n, 2)``.
-
-    Example:
-        >>> layer = FullURNN(3, 5)
-        >>> bool(layer.orthogonality_error() < 1e-5)
-        True
+    W, ``unitary_hh_l{k}``, is itself the parameter. It stays unitary only if :class:`~scornn.optim.StiefelStep` steps
+    it,
+    and even then rounding errors add up, as the paper's figure on orthogonality shows: :meth:`orthogonality_error`
+    measures it. Starts as :class:`URNN`. W has n² degrees of freedom, which the paper counts, in 2n² stored numbers.
     """
 
     matrix_class = Unitary  # type: ignore[assignment]
@@ -120,24 +93,9 @@ class ScuRNN(RNN):
         W = (I + A)^{-1}(I - A)D, \quad A^* = -A, \quad D = \mathrm{diag}(e^{iθ}), \qquad
         h_t = \mathrm{modReLU}(U x_t + W h_{t-1})
 
-    A (skew-Hermitian, n² real numbers) and the phases θ are trained: what is the choice of rho in
-    :class:`~scornn.nn.ScoRNN` is learned here. The state is adjacent pairs (Re, Im).
-
-    A starts with the paper's real rotation blocks, θ from U(0, 2π), U Glorot-uniform, b and h_0 from U(±0.01), h_0
-    trained. Deviation: θ is in the same parameter group as A; the authors give it an Adagrad of its own.
-
-    Args:
-        learn_h0: train the state before the first step.
-
-    Attributes:
-        skew_hh_l{k}: the n(n−1)/2 real parts above the diagonal of A.
-        symmetric_hh_l{k}: the n(n+1)/2 imaginary parts on and above it.
-        phase_hh_l{k}: θ.
-
-    Example:
-        >>> layer = ScuRNN(3, 5)
-        >>> bool(layer.orthogonality_error() < 1e-5)
-        True
+    A and the phases θ are trained (:class:`scornn.matrices.UnitaryCayley`): what is the choice of rho in
+    :class:`~scornn.nn.ScoRNN` is learned here. U Glorot-uniform, b and h_0 from U(±0.01), h_0 trained. Deviation: θ is
+    in the same parameter group as A; the authors give it an Adagrad of its own.
     """
 
     matrix_class = UnitaryCayley
