@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from scornn.functional import (
-    has_values,
     inverse_scaled_cayley,
     rounding,
     scaled_cayley,
@@ -19,6 +18,7 @@ from scornn.nn.catalogue import model
 from scornn.nn.cell import RecurrentCell, suffix_of
 from scornn.nn.checks import check_choice, check_integer, check_number, check_rho, check_sizes, precise
 from scornn.ops.activations import REAL
+from scornn.torch_internals import has_values
 
 
 class _ScaledCayley(OrthogonalMatrix):
