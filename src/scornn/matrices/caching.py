@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scornn.ops.custom import under_transform
+from scornn.torch_internals import under_transform
 
 _made: ContextVar[dict[Any, tuple[tuple[Tensor, ...], Tensor]] | None] = ContextVar("scornn_cached", default=None)
 

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scornn.functional import has_values, inverse_scaled_cayley, rounding, scaled_cayley, skew, skew_indices
+from scornn.functional import inverse_scaled_cayley, rounding, scaled_cayley, skew, skew_indices
 from scornn.matrices import init
 from scornn.matrices.base import Matrix
 from scornn.matrices.checks import check_integer, check_rho, precise
 from scornn.matrices.complex import ComplexMatrix, unit
+from scornn.torch_internals import has_values
 
 
 class ScaledCayley(Matrix):

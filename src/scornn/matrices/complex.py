@@ -15,9 +15,9 @@ from torch import Tensor
 from scornn.functional import full_precision, orthogonality_error
 from scornn.matrices.base import Head, Matrix, read
 from scornn.matrices.checks import check_choice, precise
-from scornn.ops import product
 from scornn.ops.layout import complex_pairs
-from scornn.ops.rung import choose
+from scornn.ops.product import Product
+from scornn.ops.rung import CELLS, Operands, like, run
 
 
 def real_form(M: Tensor) -> Tensor:
@@ -99,19 +99,19 @@ class ProductMatrix(ComplexMatrix):
     def runs_as_product(self, backend: str = "auto") -> bool:
         if self.form != "auto":
             return self.form == self.applied_form
-        kernel = product.RUNGS[0]
-        return self.pays(backend in ("auto", kernel.name) and kernel.why_not(self.like) is None)
+        kernel = CELLS["product"].rungs[0]
+        return self.pays(backend in ("auto", kernel.name) and kernel.why_not(like(self.like)) is None)
 
     def recurrence(
         self, x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None, head: Head | None = None, **settings: Any
     ) -> tuple[Tensor, Tensor]:
         if not self.runs_as_product(settings["backend"]) or x.numel() == 0:  # torch.fft takes no empty batch
             return super().recurrence(x, h0, U, b, head, **settings)
+        backend = settings.pop("backend")
         with full_precision(x):
             name, factors = self.factors()
-            made = [*(precise(factor) for factor in factors), None, None][:3]
+            W = Product(name, [precise(factor) for factor in factors])
+            U, b = precise(U), None if b is None else precise(b)
             order = (settings[key] for key in ("activation", "batch_sizes", "reverse"))
-            run = choose(product.RUNGS, settings["backend"], precise(x)).run
-            others = precise(U), None if b is None else precise(b), name, *order
-            output, h_n = run(precise(x), precise(h0), *made, *others)
+            output, h_n = run(Operands(precise(x), precise(h0), W, U, b, *order), backend)
         return read((output.to(x.dtype), h_n.to(x.dtype)), head)

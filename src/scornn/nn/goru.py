@@ -8,12 +8,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from scornn.functional import full_precision
 from scornn.matrices import Rotations
 from scornn.nn.catalogue import model
 from scornn.nn.rnn import RNN, uniform, zero
-from scornn.ops.gated import GORU_RUNGS
-from scornn.ops.rung import choose
+from scornn.ops.rung import Operands, run
 
 
 class RealRotations(Rotations):
@@ -50,7 +48,6 @@ class GORU(RNN):
     """
 
     kind = "goru"
-    BACKENDS: ClassVar[tuple[str, ...]] = ("auto", *(rung.name for rung in GORU_RUNGS))
     matrix_class = RealRotations
     nonlinearities: ClassVar[tuple[str, ...]] = ("modrelu",)
     default_nonlinearity = "modrelu"
@@ -75,12 +72,8 @@ class GORU(RNN):
     def run(
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
     ) -> tuple[Tensor, Tensor]:
-        with full_precision(x):
-            W = torch.cat([getattr(self, f"weight_gates{suffix}"), self.matrix(suffix).W()])
-            U, b = self._input_and_bias(suffix)
-            rung = choose(GORU_RUNGS, self.backend, x)
-            output, h_n = rung.run(x, h0, W, U, b, self.nonlinearity, batch_sizes, reverse)
-            return output, h_n
+        output, h_n = run(Operands(x, h0, *self.operands(suffix), self.kind, batch_sizes, reverse), self.backend)
+        return output, h_n
 
     def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
         """The gates above W, U, and b with zeros beside W h, as :mod:`scornn.ops.gated` takes them."""

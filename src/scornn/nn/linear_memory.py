@@ -194,28 +194,48 @@ class LinearMemory(RNN):
 def schur(W: Tensor) -> tuple[bank.Bank, Tensor]:
     """The real Schur form of an orthogonal W: a bank R and an orthogonal Q with W = Q R Qᵀ, in float64 on the CPU.
 
-    W is normal, so that its Schur form has no entries beside the blocks.
+    W is normal, so that its Schur form has no entries beside the blocks. An eigenvector of e^{iθ}, 0 < θ < π, spans
+    a plane by its real and imaginary part; what is orthogonal to all planes has the eigenvalues ±1.
     """
-    import scipy.linalg  # its import would cost every start
-
-    S, Q = (torch.from_numpy(part) for part in scipy.linalg.schur(W.detach().double().cpu().numpy(), output="real"))
-    n, k = len(S), 0
-    angles: list[float] = []
-    planes: list[int] = []
-    real: dict[int, list[int]] = {1: [], -1: []}
-    while k < n:
-        if k + 1 < n and abs(S[k + 1, k]) > n * torch.finfo(S.dtype).eps:
-            angles.append(math.atan2(float(S[k + 1, k] - S[k, k + 1]) / 2, float(S[k, k] + S[k + 1, k + 1]) / 2))
-            planes += [k, k + 1]
-            k += 2
-        else:
-            real[1 if S[k, k] > 0 else -1].append(k)
-            k += 1
-    rest = []
-    for sign, units in real.items():  # two equal signs are a plane that turns by 0 or π
+    W = W.detach().double().cpu()
+    eigenvalues, V = _eigenvectors(W)
+    V = V[:, eigenvalues.imag > 1e-13]
+    turning = 2 * V.shape[1]
+    spanning = torch.stack([V.real, V.imag], -1).flatten(-2)
+    Q = torch.linalg.qr(torch.cat([spanning, torch.eye(len(W), dtype=W.dtype, device=W.device)], 1)).Q
+    rest = Q[:, turning:]
+    signs, basis = torch.linalg.eigh(rest.mT @ (W + W.mT) @ rest / 2)
+    Q = torch.cat([Q[:, :turning], rest @ basis], 1)
+    S = Q.mT @ W @ Q
+    even, odd = range(0, turning, 2), range(1, turning, 2)
+    sin, cos = (S[odd, even] - S[even, odd]) / 2, (S[even, even] + S[odd, odd]) / 2
+    angles, order, single = torch.atan2(sin, cos).tolist(), list(range(turning)), []
+    for sign in (1, -1):  # two equal signs are a plane that turns by 0 or π
+        units = [turning + k for k in range(len(signs)) if signs[k] * sign > 0]
         pairs = len(units) // 2
         angles += [0.0 if sign > 0 else math.pi] * pairs
-        planes += units[: 2 * pairs]
-        rest += [(sign, unit) for unit in units[2 * pairs :]]
-    signs = S.new_tensor([sign for sign, _ in rest])
-    return bank.Bank(S.new_tensor(angles), signs), Q[:, planes + [unit for _, unit in rest]]
+        order += units[: 2 * pairs]
+        single += [(sign, unit) for unit in units[2 * pairs :]]
+    found = bank.Bank(W.new_tensor(angles), W.new_tensor([sign for sign, _ in single]))
+    return found, Q[:, order + [unit for _, unit in single]]
+
+
+def _eigenvectors(W: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues e^{iθ} and orthonormal eigenvectors of an orthogonal W, complex.
+
+    They are those of a Hermitian matrix with the eigenvalues cos(θ − α). Those of two angles are as far apart as the
+    angles times |sin(μ − α)|, where μ is their mean: so α stands in the widest gap between the means. Newton's steps
+    for a diagonal V*WV take away what rounding has mixed.
+    """
+    theta = torch.linalg.eigvals(W).angle()
+    means = ((theta.unsqueeze(1) + theta) / 2).remainder(math.pi).flatten().sort().values
+    gaps = torch.cat([means[1:], means[:1] + math.pi]) - means
+    alpha = means[gaps.argmax()] + gaps.max() / 2
+    symmetric, skew = (W + W.mT) / 2, (W - W.mT) / 2
+    V = torch.linalg.eigh(torch.complex(alpha.cos() * symmetric, -alpha.sin() * skew)).eigenvectors
+    for _ in range(2):
+        T = V.mH @ W.to(V.dtype) @ V
+        gap = T.diagonal() - T.diagonal().unsqueeze(-1)
+        step = torch.where(T.abs() < 0.1 * gap.abs(), T / gap, 0)
+        V = torch.linalg.qr(V + V @ step).Q
+    return (V.conj() * (W.to(V.dtype) @ V)).sum(0), V
