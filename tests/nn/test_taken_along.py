@@ -116,9 +116,9 @@ class TestTakenAlong:
                 output, h_n = super().run(*given, **more)
                 return 2 * output, 2 * h_n
 
-        class Transposed(scornn.ScoRNN):
-            def recurrent_matrix(self, suffix: str) -> torch.Tensor:
-                return super().recurrent_matrix(suffix).mT
+        class Transposed(scornn.ScaledCayley):
+            def forward(self) -> torch.Tensor:
+                return super().forward().mT
 
         linear: Any = Doubled(3, 6, nonlinearity="identity")
         own: Any = "it has a forward or a run of its own"
@@ -132,12 +132,13 @@ class TestTakenAlong:
         for message, copy in copies.items():
             with pytest.raises(TypeError, match=f"{message}: {own}"):
                 copy(linear)
-        layer, x = Transposed(3, 6, rho=2), torch.randn(5, 2, 3)
+        layer, x = scornn.ScoRNN(3, 6, rho=2), torch.randn(5, 2, 3)
+        layer.hh_l0 = Transposed(6, rho=2)
         torch.testing.assert_close(convert(layer)(x)[0], layer(x)[0])
         torch.testing.assert_close(layer.frozen()(x)[0], layer(x)[0])
-        for refused in (scornn.ScoRNNCell.from_layer, lambda layer: scornn.widen(layer, 8)):
-            with pytest.raises(TypeError, match="it makes its W in a way of its own"):
-                refused(layer)
+        torch.testing.assert_close(scornn.ScoRNNCell.from_layer(layer)(x[0]), layer(x)[0][0])
+        with pytest.raises(TypeError, match="it makes its W in a way of its own"):
+            scornn.widen(layer, 8)
 
     @pytest.mark.parametrize("name", [name for name in MODELS if name not in (*GATED, *ANGLES)])
     @torch.no_grad()

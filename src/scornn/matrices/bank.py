@@ -73,8 +73,7 @@ class Bank(Matrix):
         if settings["activation"] != "identity":
             return super().recurrence(x, h0, U, b, head, **settings)
         order = (settings[key] for key in ("batch_sizes", "reverse", "backend"))
-        with full_precision(x):
-            return read(every_state(x, h0, self.parts(), U, b, *order), head)
+        return read(every_state(x, h0, self.parts(), U, b, *order), head)
 
     def last_state(
         self, x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None, batch_sizes: Tensor | None, reverse: bool
