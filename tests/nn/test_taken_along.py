@@ -145,7 +145,8 @@ class TestTakenAlong:
     def test_the_cell_of_every_dense_model(self, name: str) -> None:
         layer: Any = build(name, 3, 6, num_layers=2, bidirectional=True, dtype=torch.float64)
         x = torch.randn(5, 2, 3, dtype=torch.float64)
-        below = SequenceModel(layer, 2).layer._stack(x, None, 2, None, None, layers=1)[0]
+        both = [(end, layer.initial_state(f"_l0{end}", 2, x)) for end in ("", "_reverse")]
+        below = torch.cat([layer.run(f"_l0{end}", x, h0, None, end == "_reverse")[0] for end, h0 in both], -1)
         for k, inputs in ((0, x), (1, below)):
             for direction in (0, 1):
                 cell, h = Cell.from_layer(layer, k, direction), None

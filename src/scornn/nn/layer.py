@@ -1,8 +1,4 @@
-"""What every recurrent layer shares: torch.nn.RNN's contract, written once.
-
-A layer says how one layer in one direction runs (:meth:`RecurrentLayer.run`); stacking, directions, dropout, packed and
-unbatched input, states of one or more tensors, and the checks of sizes are here.
-"""
+"""What every recurrent layer shares: torch.nn.RNN's contract, stacks, directions, packed input, states, checks."""
 
 from __future__ import annotations
 
@@ -57,8 +53,7 @@ class RecurrentLayer(Recurrent):
     """A head reads every so-many-th number of a state."""
 
     kind: str | None = None
-    """Its step: an activation, ``bank`` or a unit with gates; None where it is neither. :mod:`scornn.nn.frozen` runs it
-    from constants."""
+    """What runs at every step, one of :data:`scornn.ops.rung.CELLS`; None where it is no such."""
 
     runs_as_described: bool = True
     """Whether :meth:`run` is what :attr:`kind` says: not so where a class has one of its own, and no kind with it."""
@@ -91,13 +86,9 @@ class RecurrentLayer(Recurrent):
                 f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
                 stacklevel=3,
             )
-        self.input_size = input_size
-        self.hidden_size = hidden_size
-        self.num_layers = num_layers
-        self.bias = bias
-        self.batch_first = batch_first
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.dropout = float(dropout)
-        self.bidirectional = bidirectional
 
     def build(self, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
         """Make and fill the parameters of every layer and direction: the last line of a derived constructor."""
@@ -144,6 +135,13 @@ class RecurrentLayer(Recurrent):
         """As :meth:`run`, with a linear head on every state; arguments and result as :func:`scornn.ops.readout`."""
         output, h_n = self.run(suffix, x, h0, batch_sizes, reverse)
         return F.linear(self.readout(output), *head), h_n
+
+    def run_last(
+        self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, Any]:
+        """As :meth:`run`, with the output of the last step alone, ``(B, ·)``."""
+        h_n = self.run(suffix, x, h0, batch_sizes, reverse)[1]
+        return h_n[0] if isinstance(h_n, tuple) else h_n, h_n
 
     def frozen(self, *, plain: bool = False) -> FrozenLayer:
         """A layer with the same forward whose weights are constants, W among them: for export and streaming.
@@ -251,18 +249,13 @@ class RecurrentLayer(Recurrent):
         x, states = self._checked(x, states, batch)
         if order is not None and states is not None:
             states = each(states, lambda h: h.index_select(1, order))
-        output: Any
-        if need_output is True:
-            output, last = self._stack(x, states, batch, batch_sizes, head)
-        elif need_output == "last":
-            output, last = self._last_output(x, states, batch, batch_sizes)
-        else:
-            output, last = None, self._last(x, states, batch, batch_sizes)
+        stack = self._stack if need_output is True else self._last
+        output, last = stack(x, states, batch, batch_sizes, head)
         if back is not None:
             last = each(last, lambda h: h.index_select(1, back))
         if not batched:
             last = each(last, lambda h: h.squeeze(1))
-        if output is None:
+        if need_output is False:
             return None, joined(last)
         if need_output == "last":
             output = output if back is None else output.index_select(0, back)
@@ -273,21 +266,18 @@ class RecurrentLayer(Recurrent):
             return output.squeeze(1), joined(last)
         return output.transpose(0, 1) if self.batch_first else output, joined(last)
 
-    def _last_output(
-        self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None
+    def _last(
+        self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None, head: Head | None
     ) -> tuple[Tensor, States]:
-        """What the top layer gives at the last step of each direction, and the last states."""
-        last = self._last(x, states, batch, batch_sizes)
-        return torch.cat(tuple(last[0][-self.num_directions :]), -1), last
+        """What the top layer gives at the last step of each direction, and the last states.
 
-    def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
-        """The last state of each sequence; in pieces of :data:`HELD` bytes where nothing else needs the states."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling() or self.bidirectional:
-            return self._stack(x, states, batch, batch_sizes, None)[1]
+        In pieces of :data:`HELD` bytes where nothing else needs the states.
+        """
+        whole = torch.is_grad_enabled() or torch.compiler.is_compiling() or self.bidirectional
         steps = x.shape[0] if batch_sizes is None else batch_sizes.shape[0]
         piece = max(1, HELD // max(1, batch * sum(self.state_sizes()) * x.element_size()))
-        if steps <= piece:
-            return self._stack(x, states, batch, batch_sizes, None)[1]
+        if whole or steps <= piece or type(self).run_last is not RecurrentLayer.run_last:
+            return self._stack(x, states, batch, batch_sizes, None, only_last=True)
         with cached():
             for first in range(0, steps, piece):
                 sizes = None if batch_sizes is None else batch_sizes[first : first + piece]
@@ -299,27 +289,7 @@ class RecurrentLayer(Recurrent):
                 states = last if ended is None else tuple(map(lambda *both: torch.cat(both, 1), last, ended))
                 x = x[rows:]
         assert states is not None
-        return states
-
-    def _below_top(
-        self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None
-    ) -> tuple[Tensor, list[Tensor], list[tuple[str, Tensor, bool]]]:
-        """What the top layer reads, the last states below it, and suffix, h_0 and direction of each of its recurrences.
-
-        For layers of one state that make the top layer's last state in a way of its own.
-        """
-        below = self.num_layers - 1
-        top = below * self.num_directions
-        last: list[Tensor] = []
-        if below:
-            lower = None if states is None else (states[0][:top],)
-            x, (h_n,) = self._stack(x, lower, batch, batch_sizes, None, below)
-            last = list(h_n)
-        found = []
-        for direction, suffix in enumerate(self._suffixes(below)):
-            h0 = self.initial_state(suffix, batch, x) if states is None else states[0][top + direction]
-            found.append((suffix, h0, direction == 1))
-        return x, last, found
+        return states[0][-1], states
 
     def _states(self, hx: Any, kind: str) -> States:
         """The tensors of ``hx``, with a dimension for the batch."""
@@ -344,24 +314,26 @@ class RecurrentLayer(Recurrent):
         batch: int,
         batch_sizes: Tensor | None,
         head: Head | None,
-        layers: int | None = None,
+        only_last: bool = False,
     ) -> tuple[Tensor, States]:
-        """The output of the first ``layers`` layers, or of all, and their last states."""
+        """The output of the top layer, of its last step alone if so wanted, and all last states."""
         last: list[States] = []
-        for layer in range(self.num_layers if layers is None else layers):
-            outputs = []
+        for layer in range(self.num_layers):
+            outputs, top = [], layer == self.num_layers - 1
             for direction, suffix in enumerate(self._suffixes(layer)):
                 index = layer * self.num_directions + direction
                 given = None if states is None else joined(each(states, lambda h, index=index: h[index]))
                 h0 = self.initial_state(suffix, batch, x) if given is None else given
-                if head is not None and not self.bidirectional and layer == self.num_layers - 1:
+                if top and only_last:
+                    output, h_n = self.run_last(suffix, x, h0, batch_sizes, direction == 1)
+                elif top and head is not None and not self.bidirectional:
                     output, h_n = self.run_and_read(suffix, x, h0, batch_sizes, False, head)
                 else:
-                    output, h_n = self.run(suffix, x, h0, batch_sizes, reverse=direction == 1)
+                    output, h_n = self.run(suffix, x, h0, batch_sizes, direction == 1)
                 outputs.append(output)
                 last.append(h_n if isinstance(h_n, tuple) else (h_n,))
             x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
-            if self.dropout and layer < self.num_layers - 1:
+            if self.dropout and not top:
                 x = F.dropout(x, self.dropout, self.training)
         if head is not None and self.bidirectional:
             x = F.linear(self.readout(x), *head)

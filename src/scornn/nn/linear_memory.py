@@ -17,7 +17,6 @@ from scornn.nn.convert import convert
 from scornn.nn.rnn import RNN, uniform, zero
 from scornn.nn.scornn import ScoRNN
 from scornn.ops import bank
-from scornn.ops.layout import States
 
 
 @model(
@@ -117,13 +116,13 @@ class LinearMemory(RNN):
         uniform(self.input_scale, U)
         zero(b, h0)
 
-    def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
+    def run_last(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, Tensor]:
         if self.backend != "auto" or not self.runs_as_described:
-            return super()._last(x, states, batch, batch_sizes)
-        x, last, top = self._below_top(x, states, batch, batch_sizes)
-        for suffix, h0, reverse in top:
-            last.append(self.matrix(suffix).last_state(x, h0, *self._input_and_bias(suffix), batch_sizes, reverse))
-        return (torch.stack(last),)
+            return super().run_last(suffix, x, h0, batch_sizes, reverse)
+        last = self.matrix(suffix).last_state(x, h0, *self._input_and_bias(suffix), batch_sizes, reverse)
+        return last, last
 
     def to_scornn(self) -> ScoRNN:
         """The :class:`~scornn.nn.ScoRNN` with W = R and no activation: the same states (constructive Theorem 3.1).

@@ -17,7 +17,7 @@ from scornn.nn.linear_memory import LinearMemory
 from scornn.ops.bank import Bank
 from scornn.ops.bank_last import frames
 from scornn.ops.bank_scan import every_state
-from scornn.ops.layout import Order, States
+from scornn.ops.layout import Order
 
 
 class MemoryBlock(nn.Module):
@@ -253,20 +253,11 @@ class MemoryBlocks(RecurrentLayer):
     ) -> tuple[Tensor, Tensor]:
         return self.block(suffix)(x, h0, batch_sizes, reverse)
 
-    def _last_output(
-        self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None
-    ) -> tuple[Tensor, States]:
+    def run_last(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, Tensor]:
         """Of the top block only the last step is made."""
-        x, last, top = self._below_top(x, states, batch, batch_sizes)
-        outputs = []
-        for suffix, h0, reverse in top:
-            y, h = self.block(suffix).last(x, h0, batch_sizes, reverse)
-            outputs.append(y)
-            last.append(h)
-        return torch.cat(outputs, -1), (torch.stack(last),)
-
-    def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
-        return self._last_output(x, states, batch, batch_sizes)[1]
+        return self.block(suffix).last(x, h0, batch_sizes, reverse)
 
     def _found(self, name: str) -> tuple[Any, str] | None:
         """``weight_hh{suffix}`` is that of the memory of a block."""
