@@ -292,6 +292,8 @@ def test_the_numbers_of_a_matrix_parametrized_or_pruned(kind: str) -> None:
 
 
 def test_a_matrix_that_takes_no_other_says_so() -> None:
+    with pytest.raises(TypeError, match=r"cannot assign .* as parameter 'weight'"):  # as torch.nn.RNN does
+        functional_call(build("rnn", 3, 6), {"weight_hh_l0": torch.eye(6)}, (torch.randn(4, 2, 3),))
     layer: Any = build("exprnn", 3, 6)
     with pytest.raises(AttributeError, match=r"weight_hh_l0: Exponential makes its matrix from skew"):
         layer.weight_hh_l0 = torch.eye(6)
