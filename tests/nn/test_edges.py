@@ -132,7 +132,7 @@ TRANSFORMED: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "options"), TRANSFORMED)
 class TestTransforms:
-    """vmap and forward-mode differentiation, for which neither the kernel nor torch's own LSTM has a rule."""
+    """vmap, for which neither the kernel nor torch's own LSTM has a rule."""
 
     @pytest.mark.filterwarnings("ignore:There is a performance drop")  # where torch has no rule for an operator of ours
     def test_vmap_over_inputs_and_over_parameters(self, name: str, options: dict[str, Any]) -> None:
@@ -143,14 +143,6 @@ class TestTransforms:
         for k in range(2):
             one = functional_call(layer, {key: value[k] for key, value in values.items()}, (x[0],))[0]
             torch.testing.assert_close(both[k], one)
-
-    @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func.jvp's own
-    def test_a_tangent_is_that_of_the_gradient(self, name: str, options: dict[str, Any]) -> None:
-        layer = build(name, 3, 4, dtype=F64, **options).eval()
-        x, v = torch.randn(2, 5, 2, 3, dtype=F64)
-        _, tangent = torch.func.jvp(lambda x: layer(x)[0].sum(), (x,), (v,))
-        (gradient,) = torch.autograd.grad(layer(x.requires_grad_())[0].sum(), x)
-        torch.testing.assert_close(tangent, (gradient * v).sum())
 
 
 class TestAsTorchRNN:

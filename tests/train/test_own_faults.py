@@ -49,9 +49,17 @@ def test_of_a_task(before: str, after: str, said: str, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("self.gain, self.backend = gain", "self.gain, self.backend = {}['gain']", "cannot be made: KeyError: 'gain'"),
-        ("return (half + half.mT) / 2", "return half[:2, :2]", r"fails on a sample .*expected W of shape \(4, 4\)"),
-        ("return (half + half.mT) / 2", "return half @ half[:1]", "fails on a sample of training: RuntimeError"),
+        ("self.gain, self.part = gain", "self.gain, self.part = {}['gain']", "cannot be made: KeyError: 'gain'"),
+        (
+            "return (self.part + self.part.mT) / 2",
+            "return self.part[:2, :2]",
+            r"fails on a sample .*expected W of shape \(4, 4\)",
+        ),
+        (
+            "return (self.part + self.part.mT) / 2",
+            "return self.part @ self.part[:1]",
+            "fails on a sample of training: RuntimeError",
+        ),
     ],
 )
 def test_of_a_model(before: str, after: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ def forget(new_process: Callable[[], None]) -> Callable[[], None]:
 
 def test_the_page_runs_as_it_stands(forget: Callable[[], None], capsys: pytest.CaptureFixture[str]) -> None:
     commands = COMMAND.findall(PAGE.read_text())
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         more = " --tensorboard off --threads 1" if command.split()[0] == "train" else ""
         if "adding" in command:
