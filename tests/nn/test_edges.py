@@ -250,6 +250,8 @@ def test_after_fully_shard(tmp_path: Path) -> None:
         torch.testing.assert_close(layer.weight_hh_l0.detach(), W)
         torch.testing.assert_close(layer(x)[0].detach(), expected)
         layer.reshard()
+        with pytest.raises(RuntimeError, match="pruned or sharded"):
+            layer.weight_hh_l0 = torch.eye(5)
         assert "skew_hh_l0" in scornn.optim.recurrent_parameters(layer)
     finally:
         dist.destroy_process_group()
@@ -281,6 +283,8 @@ def test_the_numbers_of_a_matrix_parametrized_or_pruned(kind: str) -> None:
     assert [id(p) for p in found] == [id(original)]
     layer(torch.randn(4, 2, 3, dtype=torch.float64))[0].sum().backward()
     assert original.grad is not None
+    with pytest.raises(RuntimeError, match="skew is parametrized, pruned or sharded"):
+        layer.weight_hh_l0 = torch.eye(6)
 
 
 def test_a_matrix_that_takes_no_other_says_so() -> None:
