@@ -61,8 +61,7 @@ def build_model(config: Config, task: Task | TaskForm, network: type[SequenceMod
         raise UsageError(f"backend = {config.backend!r}: expected one of {', '.join(ops.BACKENDS)}")
     kind = MODELS[model.name].layer if model.name in MODELS else None
     if kind is not None and "backend" in inspect.signature(kind).parameters:
-        # a rung that a model lacks is its naive one
-        options["backend"] = config.backend if config.backend in (*kind.BACKENDS, "native") else "naive"
+        options["backend"] = config.backend
     if kind is not None:
         _check_options(model.name, kind, model.options)
     try:
