@@ -115,7 +115,7 @@ def test_bad_files_are_listed(folder: Path) -> None:
         message = str(caught.value)
         assert message.startswith("5 of 9 files of folder cannot be used: ")
         for name in (
-            "anna/0.wav: an empty file",
+            "anna/0.wav: found an empty file",
             "anna/1.wav: found an HTML",
             "berta/2.wav: silent",
             "--allow-partial",

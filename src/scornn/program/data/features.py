@@ -27,7 +27,6 @@ from scornn.program import durable
 from scornn.program.data import audio, locate, progress, stft
 from scornn.program.data.corpora.base import SPLITS, Corpus, Utterance, listed
 
-_SECONDS = (stft.WINDOW / stft.RATE, 60.0)
 _SETTINGS: dict[str, Any] = {
     "format": 1,
     "rate": stft.RATE,
@@ -70,13 +69,8 @@ class _Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def waveform(path: Path, expected_rate: int | None) -> NDArray[np.float64]:
-    """The samples of a file at 8 kHz; refuses what is too short or too long to learn from."""
-    samples, rate = audio.read(path, expected_rate)
-    if not _SECONDS[0] <= len(samples) / rate <= _SECONDS[1]:
-        raise DataError(
-            f"{path}: {len(samples) / rate:.3f} seconds of sound, expected {_SECONDS[0]} to {_SECONDS[1]:.0f}"
-        )
-    return stft.resample(samples, rate)
+    """The samples of a file at 8 kHz."""
+    return stft.resample(*audio.read(path, expected_rate))
 
 
 def load(corpus: Corpus, *, allow_partial: bool = False) -> Features:

@@ -1,11 +1,14 @@
 """MNIST and Fashion-MNIST: found on disk or downloaded, and known by the sha256 of their content."""
 
+import gzip
 import hashlib
 import http.client
 import io
+import math
 import os
 import urllib.error
 import urllib.request
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from numpy.typing import NDArray
 
 from scornn.errors import DataError
 from scornn.program import durable
-from scornn.program.data import idx, locate, progress
+from scornn.program.data import locate, progress
 
 _LARGEST_DOWNLOAD = 64 << 20
 _TIMEOUT = 30
@@ -137,26 +140,32 @@ def _variant(folder: Path, file: File) -> Path | None:
 
 def _read(source: Source, file: File, path: Path) -> NDArray[np.uint8]:
     try:
-        array = idx.read(path, len(file.shape))
-        _check(source, file, array, str(path))
-    except DataError as error:
-        raise DataError(f"{error}. To get the right one, remove it and {_where(source, path.parent)}") from error
-    return array
+        return parse(source, file, path.read_bytes(), str(path))
+    except (OSError, DataError) as error:
+        problem = f"{path}: cannot be read: {error.strerror}" if isinstance(error, OSError) else error
+        raise DataError(f"{problem}. To get the right one, remove it and {_where(source, path.parent)}") from error
 
 
-def _check(source: Source, file: File, array: NDArray[np.uint8], name: str) -> None:
-    if array.shape != file.shape:
-        raise DataError(f"{name}: found an array of shape {array.shape}, expected {file.shape}")
-    if array.ndim == 1 and array.max() > 9:
-        raise DataError(f"{name}: found the label {array.max()}, expected labels 0 to 9")
-    header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, dtype=">u4").tobytes()
-    sha256 = hashlib.sha256(header + array.tobytes()).hexdigest()
+def parse(source: Source, file: File, content: bytes, name: str) -> NDArray[np.uint8]:
+    """The array of an idx file, plain or gzipped, whose content has the known sha256; errors call it ``name``.
+
+    The format: a big-endian magic and sizes, then unsigned bytes.
+    """
+    header = 4 + 4 * len(file.shape)
+    if content.startswith(b"\x1f\x8b"):
+        try:
+            content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(header + math.prod(file.shape) + 1)
+        except (EOFError, OSError, zlib.error) as error:
+            raise DataError(f"{name}: truncated or damaged gzip: {error}") from error
+    sha256 = hashlib.sha256(content).hexdigest()
     if sha256 == file.sha256:
-        return
+        return np.frombuffer(content, np.uint8, offset=header).reshape(file.shape)
+    found = locate.described(content)
     for other in SOURCES.values():
         if any(sha256 == known.sha256 for known in other.files):
-            raise DataError(f"{name}: found a file of {other.name}, expected {file.name} of {source.name}")
-    raise DataError(f"{name}: its content has sha256 {sha256}, expected {file.sha256} ({source.name})")
+            found = f"a file of {other.name}"
+    expected = f"{file.name} of {source.name}"
+    raise DataError(f"{name}: found {found}, expected {expected}; its sha256 is {sha256}, not {file.sha256}")
 
 
 def _where(source: Source, folder: Path) -> str:
@@ -180,7 +189,7 @@ def _download(source: Source, file: File, folder: Path) -> Path:
         url = f"{mirror}{file.name}.gz"
         try:
             content = _fetch(url)
-            _check(source, file, idx.parse(io.BytesIO(content), len(file.shape), url), url)
+            parse(source, file, content, url)
         except (OSError, http.client.HTTPException) as error:
             refused.append(f"{url}: {error.reason if type(error) is urllib.error.URLError else error}")
         except DataError as error:
