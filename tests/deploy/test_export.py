@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
+import resource
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def test_what_was_changed_stays_so_when_it_is_written_again(run: Path, tmp_path:
         (
             torch.float64,
             "safetensors",
-            "takes float32 weights, which is what scornn.load makes, but .* is torch.float",
+            "takes float32 weights, but .* is torch.float64; export network.float()",
         ),
         (torch.bfloat16, "pt2", "takes float32 or float64 weights, but .* is torch.bfloat16; export network.float()"),
         (torch.float16, "onnx", "takes float32 or float64 weights, but .* is torch.float16"),
@@ -323,11 +323,31 @@ def test_a_missing_package_is_named_in_a_line_that_installs_it(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_name_of_any_bytes(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "_compare", lambda network, content, kind: 0.0)
-    out = tmp_path / os.fsdecode(b"\xff.safetensors")
-    write.export(run, out, "safetensors")
-    assert "\ufffd.safetensors" in out.with_name(f"{out.name}.md").read_text()
+def test_a_card_that_cannot_be_written_leaves_no_file(run: Path, tmp_path: Path) -> None:
+    name = f"{'a' * 221}.safetensors"  # its card's temporary name is two characters too long for a directory
+    with pytest.raises(StorageError, match=r"cannot write .*\.md: File name too long"):
+        write.export(run, tmp_path / name, "safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_leaves_the_card_of_the_one_before(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = write.export(run, tmp_path / "a.safetensors", "safetensors")
+    card, limit = made.card.read_text(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    assert len(card) < made.size
+    monkeypatch.setattr(write, "_compare", lambda *_: 0.1)  # which writes a file as large to another place
+    for there in (True, False):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (made.size - 1, limit[1]))
+        try:
+            with pytest.raises(StorageError, match="File too large"):
+                write.export(run, made.path, "safetensors")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        assert [path.read_text() for path in tmp_path.glob("*.md")] == [card] * there
+        made.path.unlink(missing_ok=True)
+        made.card.unlink(missing_ok=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch's own

@@ -91,49 +91,54 @@ def export(
     error = _compare(made, content, f"{to}-plain" if plain else to)
     pt2 = "torch" if plain else "torch and `import scornn.ops`"
     needs = {"safetensors": "scornn", "pt2": pt2, "onnx": "onnxruntime"}[to]
-    shown = os.fsencode(out.name).decode(errors="replace")  # a name may be bytes of no encoding, a card may not
-    text, beside = card.text(made, shown, needs, error), _card_of(out)
-    durable.write_bytes(out, content)
-    durable.write_text(beside, text)
+    beside = _card_of(out)
+    _write_both(beside, card.text(made, out.name, needs, error).encode(), out, content)
     return Exported(out, beside, len(content), error, needs)
+
+
+def _write_both(beside: Path, text: bytes, out: Path, content: bytes) -> None:
+    """Write the card, then the file; where the file cannot be written, the card is again as it was."""
+    before = beside.read_bytes() if beside.exists() else None
+    durable.write_bytes(beside, text)
+    try:
+        durable.write_bytes(out, content)
+    except BaseException:
+        if before is None:
+            beside.unlink()
+        else:
+            durable.write_bytes(beside, before)
+        raise
 
 
 def _card_of(out: Path) -> Path:
     return out.with_name(f"{out.name}.md")
 
 
-def check_card_place(path: Path, instead: str) -> None:
-    """Refuse to write a card where something else stands; ``instead`` is what to choose."""
-    with durable.storage_errors(path):
-        if path.is_file() and not path.read_bytes().startswith(card.BEGIN.encode()):
-            raise UsageError(f"{path} is no model card and would be replaced by one; choose {instead}")
-
-
 def _check_place(out: Path, to: Format) -> None:
-    """Refuse, before the work, a place that cannot be written to, or where something else stands."""
+    """Refuse, before the work, a name that is no file's, and to replace what is no export."""
+    beside = _card_of(out)
     if out.suffix in ("", ".md"):
         raise UsageError(f"{out}: expected the name of a file, such as model.onnx; its card gets .md")
-    check_card_place(_card_of(out), f"another name than {out}")
+    with durable.storage_errors(beside):
+        if beside.is_file() and not beside.read_bytes().startswith(card.BEGIN.encode()):
+            raise UsageError(f"{beside} is no model card and would be replaced by one; choose another name than {out}")
     if out.is_file() and out.suffix != f".{to}":
         raise UsageError(f"{out} is there already and is not called .{to}: it would be replaced; choose another name")
     with durable.storage_errors(out):
-        if out.is_dir():
-            raise IsADirectoryError(21, "Is a directory")
         if not out.parent.is_dir():
             raise FileNotFoundError(2, "No such file or directory")
-        if not os.access(out.parent, os.W_OK):
-            raise PermissionError(13, "Permission denied")
 
 
 def _check_numbers(network: Network, to: Format) -> None:
-    """Refuse weights of a type that the file, or what reads it, has not."""
+    """Refuse weights of a type that the file, or the program that reads it, does not have."""
     single = to == "safetensors" or (to == "onnx" and network.layer.kind in ("lstm", "gru"))
     taken = (torch.float32,) if single else (torch.float32, torch.float64)
-    other = next((f"{name} is {p.dtype}" for name, p in network.named_parameters() if p.dtype not in taken), None)
-    if other:
-        why = {"safetensors": ", which is what scornn.load makes", "onnx": " of an LSTM or GRU"}[to] if single else ""
-        expected = " or ".join(str(dtype).removeprefix("torch.") for dtype in taken)
-        raise UsageError(f"a {to} file takes {expected} weights{why}, but {other}; export network.float()")
+    for name, parameter in network.named_parameters():
+        if parameter.dtype not in taken:
+            expected = " or ".join(str(dtype).removeprefix("torch.") for dtype in taken)
+            of = " of an LSTM or GRU" if single and to == "onnx" else ""
+            found = f"{name} is {parameter.dtype}"
+            raise UsageError(f"a {to} file takes {expected} weights{of}, but {found}; export network.float()")
 
 
 def _as_it_is_now(network: Network) -> stored_weights.Stored:
