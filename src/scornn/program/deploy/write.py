@@ -91,7 +91,7 @@ def export(
     error = _compare(made, content, f"{to}-plain" if plain else to)
     pt2 = "torch" if plain else "torch and `import scornn.ops`"
     needs = {"safetensors": "scornn", "pt2": pt2, "onnx": "onnxruntime"}[to]
-    beside = _card_of(out)
+    beside = out.with_name(f"{out.name}.md")
     _write_both(beside, card.text(made, out.name, needs, error).encode(), out, content)
     return Exported(out, beside, len(content), error, needs)
 
@@ -110,13 +110,9 @@ def _write_both(beside: Path, text: bytes, out: Path, content: bytes) -> None:
         raise
 
 
-def _card_of(out: Path) -> Path:
-    return out.with_name(f"{out.name}.md")
-
-
 def _check_place(out: Path, to: Format) -> None:
     """Refuse, before the work, a name that is no file's, and to replace what is no export."""
-    beside = _card_of(out)
+    beside = out.with_name(f"{out.name}.md")
     if out.suffix in ("", ".md"):
         raise UsageError(f"{out}: expected the name of a file, such as model.onnx; its card gets .md")
     with durable.storage_errors(beside):
@@ -212,31 +208,24 @@ def _compare(network: Network, content: bytes, kind: str) -> float:
 def _cases(network: Network, kind: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Inputs of every case, and what the network makes of them: of its frozen form, the state too.
 
-    Weights alone are those of the network itself, which is run where it has no frozen form.
+    A safetensors file is the network itself, with or without a frozen form.
     """
     random = torch.Generator().manual_seed(5544)
     cases: dict[str, Tensor] = {}
     expected: dict[str, Tensor] = {}
-    frozen: Frozen | None = None
-    try:
-        frozen = network.frozen()
-    except UsageError:
-        if kind != "safetensors":
-            raise
+    layer, frozen = network.layer, None if kind == "safetensors" else network.frozen()
     for T, B in CHECKED:
+        case = f"T{T}B{B}"
+        cases[f"{case}.x"] = x = torch.randn(T * layer.stride, B, layer.input_size, generator=random).to(layer.like)
         if frozen is None:
-            layer = network.layer
-            x = torch.randn(T * layer.stride, B, layer.input_size, generator=random, dtype=layer.like.dtype)
-            cases[f"T{T}B{B}.x"], expected[f"T{T}B{B}.0"] = x, network(x)
+            expected[f"{case}.0"] = network(x)
             continue
-        case, own = f"T{T}B{B}", frozen.initial_state(B)
-        x = torch.randn(T, B, frozen.input_size, generator=random, dtype=own[0].dtype)
-        # The first steps from the network's own state, which is how its own forward begins.
-        near = (s + 0.1 * torch.randn(s.shape, generator=random, dtype=s.dtype) for s in own)
-        start = own if CHECKED[-1] == (T, B) else tuple(near)
+        start = own = frozen.initial_state(B)
+        if CHECKED[-1] != (T, B):  # the last begins with the network's own state, as its own forward does
+            start = tuple(s + 0.1 * torch.randn(s.shape, generator=random).to(s) for s in own)
         results = list(frozen(x, *start))
         if start is own:
             results[0] = network(x)
-        cases |= {f"{case}.x": x} | {f"{case}.{n}0": s for n, s in zip(frozen.state_names, start, strict=True)}
+        cases |= {f"{case}.{n}0": s for n, s in zip(frozen.state_names, start, strict=True)}
         expected |= {f"{case}.{number}": result for number, result in enumerate(results)}
     return cases, expected
