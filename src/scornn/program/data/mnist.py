@@ -6,7 +6,6 @@ import http.client
 import io
 import math
 import os
-import urllib.error
 import urllib.request
 import zlib
 from dataclasses import dataclass
@@ -124,18 +123,14 @@ def load(dataset: str, data: Path | None = None) -> Images:
 
 def find(source: Source, data: Path | None) -> Path | None:
     """The first folder that holds any of the files."""
-    for folder in locate.folders(data, source.below, source.elsewhere):
-        if any(_variant(folder, file) for file in source.files):
-            return folder
-    return None
+    folders = locate.folders(data, source.below, source.elsewhere)
+    return next((folder for folder in folders if any(_variant(folder, file) for file in source.files)), None)
 
 
 def _variant(folder: Path, file: File) -> Path | None:
     dotted = file.name.replace("-idx", ".idx")
-    for name in (file.name + ".gz", file.name, dotted + ".gz", dotted):
-        if (folder / name).is_file():
-            return folder / name
-    return None
+    names = (f"{file.name}.gz", file.name, f"{dotted}.gz", dotted)
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def _read(source: Source, file: File, path: Path) -> NDArray[np.uint8]:
@@ -184,25 +179,22 @@ def _absent(source: Source, missing: list[File], reason: str, folder: Path) -> s
 def _download(source: Source, file: File, folder: Path) -> Path:
     """Fetch one file from the first mirror that gives the right content; it gets its name only then."""
     refused = []
+    path = folder / f"{file.name}.gz"
     offline = os.environ.get("SCORNN_OFFLINE", "") not in ("", "0")
     for mirror in () if offline else source.mirrors:
-        url = f"{mirror}{file.name}.gz"
+        url = f"{mirror}{path.name}"
         try:
             content = _fetch(url)
             parse(source, file, content, url)
-        except (OSError, http.client.HTTPException) as error:
-            refused.append(f"{url}: {error.reason if type(error) is urllib.error.URLError else error}")
-        except DataError as error:
-            refused.append(str(error))
+        except (OSError, http.client.HTTPException, DataError) as error:
+            refused.append(str(error) if isinstance(error, DataError) else f"{url}: {error}")
         else:
             durable.make_directory(folder)
-            durable.write_bytes(folder / f"{file.name}.gz", content)
-            return folder / f"{file.name}.gz"
-    reason = "no folder has it, and " + (
-        f"no mirror gave it ({'; '.join(refused)})" if refused else "SCORNN_OFFLINE forbids the download"
-    )
+            durable.write_bytes(path, content)
+            return path
+    why = "SCORNN_OFFLINE forbids the download" if offline else f"no mirror gave it ({'; '.join(refused)})"
     missing = [other for other in source.files if _variant(folder, other) is None]
-    raise DataError(_absent(source, missing, reason, folder))
+    raise DataError(_absent(source, missing, f"no folder has it, and {why}", folder))
 
 
 def _fetch(url: str) -> bytes:
@@ -210,9 +202,7 @@ def _fetch(url: str) -> bytes:
         length = int(response.headers.get("Content-Length") or 0)
         content = io.BytesIO()
         with progress.bar(f"downloading {url}", length or None, bytes=True) as advance:
-            while block := response.read(1 << 16):
+            while content.tell() <= _LARGEST_DOWNLOAD and (block := response.read(1 << 16)):
                 content.write(block)
                 advance(len(block))
-                if content.tell() > _LARGEST_DOWNLOAD:
-                    raise DataError(f"{url}: sends more than {_LARGEST_DOWNLOAD} bytes; not the right file")
         return content.getvalue()
