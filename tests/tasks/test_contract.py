@@ -131,10 +131,3 @@ def test_lengths_are_part_of_the_fingerprint() -> None:
     found = [Own(lengths=own).fingerprint()["test"] for own in lengths]
     assert len(set(found)) == 3
     assert Own(lengths=torch.tensor(lengths[0], dtype=torch.int32)).fingerprint()["test"] == found[0]
-
-
-def test_targets_of_several_numbers_at_the_end_are_shared_out_by_sample() -> None:
-    batch = Batch(torch.zeros(5, 4, 1), torch.arange(8.0).view(4, 2))
-    assert batch.shard(1, 2).targets.tolist() == [[2, 3], [6, 7]]
-    every = Batch(torch.zeros(5, 4, 1), torch.arange(20.0).view(5, 4))
-    assert every.shard(1, 2).targets[0].tolist() == [1, 3]
