@@ -185,6 +185,16 @@ def test_an_option_of_today_is_not_set_in_a_config_of_before() -> None:
         assert set_values(written) == set_values(to_table(build(written))), path
 
 
+@pytest.mark.parametrize("kind", ["adam", "adamw", "stiefel-rms"])
+def test_a_rule_that_divides_by_nothing_but_eps_has_one(kind: str, small: Small) -> None:
+    """Where a gradient is zero the step would be 0/0, and NaN in the weights."""
+    rule = {"kind": kind, "lr": 0.1, "eps": 0.0}
+    with pytest.raises(UsageError, match=r"optimizer\.recurrent\.eps = 0\.0: .* divides by it"):
+        small(optimizer__recurrent=rule)
+    small(optimizer__recurrent={**rule, "eps": 1e-20})
+    small(optimizer__recurrent={**rule, "kind": "rmsprop", "flavour": "theano"})
+
+
 def test_layers_merge_table_by_table() -> None:
     assert merge({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}}) == {"a": {"b": 1, "c": 3}}
     assert merge({"steps": 5}, {"epochs": 2}) == {"epochs": 2}

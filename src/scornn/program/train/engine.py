@@ -57,6 +57,8 @@ def build_model(config: Config, task: Task | TaskForm, network: type[SequenceMod
     options: dict[str, Any] = dict(model.options)
     if config.backend not in ops.BACKENDS:
         raise UsageError(f"backend = {config.backend!r}: expected one of {', '.join(ops.BACKENDS)}")
+    if config.backend == "native" and (state := ops.backends()["native"]) != "available":
+        raise UsageError(f"backend = native: {state}; expected auto, manual or naive")
     kind = MODELS[model.name].layer if model.name in MODELS else None
     if kind is not None and "backend" in inspect.signature(kind).parameters:
         # a rung that a model lacks is its naive one
