@@ -104,14 +104,14 @@ def make(settings: Table, over: Sequence[str], **given: Any) -> Plan:
 
 
 def load(directory: Path, files: Sequence[str] = ()) -> Plan:
-    """The plan of a sweep that is there. Its plugins are loaded: ``files``, or those that it remembers."""
+    """The plan of a sweep that is there. Its plugins are loaded: ``files``, or those that it names."""
     if not (directory / FILE).is_file():
         what = "no such directory" if not directory.exists() else f"it has no {FILE}"
         raise UsageError(
             f"{directory} is not a sweep: {what}; `scornn sweep TASK --over … --out {directory}` makes one"
         )
     plan = convert(read(directory / FILE), Plan)
-    loaded = plugins.load(files) or plugins.load_remembered(plan.settings)
+    loaded = plugins.of_config(plan.settings, files)
     return with_plugins(plan, loaded) if loaded else plan
 
 

@@ -211,7 +211,7 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_bo
 
     with ExitStack() as stack:
         step = trainer.world.from_first(hold)
-        saved = None if step is None else checkpoint.at(path / "checkpoints", step)
+        saved = None if step is None else checkpoint.load(path / "checkpoints" / f"step-{step}")
         if saved is not None:
             trainer.resume(saved)
             if trainer.finished and trainer.world.from_first(lambda: run is not None and run.is_settled(saved.step)):
