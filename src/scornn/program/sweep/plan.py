@@ -182,7 +182,7 @@ def _check(plan: Plan, base: Config, task: Task) -> None:
                 if auto:
                     rho.lengths(changed, own)
                 if axis.key.startswith("model."):
-                    build_model(changed, own)
+                    build_model(changed.model, own, changed.backend)
             except ScornnError as error:
                 raise type(error)(f"--over {axis.text}: {error}") from None
     first = {axis.key: _ends(axis)[0] for axis in varied}
