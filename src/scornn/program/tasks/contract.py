@@ -1,8 +1,6 @@
 """What every task promises, checked before a run is made and in each batch."""
 
 import math
-import re
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -14,9 +12,8 @@ from scornn.nn.model import checked_lengths
 from scornn.program.tasks.base import Batch, Task
 from scornn.program.tasks.catalogue import faults_told
 
-_TAKEN = ("step", "epoch", "split", "weights", "orthogonality", "seconds")
+NOT_METRICS = ("step", "epoch", "split", "weights", "orthogonality", "seconds")
 """What a line of ``metrics.jsonl`` says beside the metrics."""
-_DIGEST = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{56}\b")
 _MANY = 1 << 24
 """Outputs from which the loss of one sample is enough."""
 
@@ -63,18 +60,6 @@ def fingerprint(task: Task) -> dict[str, str]:
     return found
 
 
-def difference(there: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """What of two fingerprints is not the same, in words; empty where all of it is."""
-    said = []
-    for key in {**there, **here}:
-        if there.get(key) != here.get(key):
-            said.append(f"{key} was {there.get(key, 'not there')}, is {here.get(key, 'not there')}")
-    return shortened("; ".join(said))
-
-
-def shortened(text: str) -> str:
-    """A text for people, with the beginnings of its digests alone."""
-    return _DIGEST.sub(r"\1…", text)
 
 
 def take(task: Task, split: str, epoch: int, step: int) -> Batch:
@@ -110,7 +95,7 @@ def _check_split(task: Task, split: str) -> None:
     metrics = task.measure(outputs, batch)
     _expect({"loss", task.headline} <= set(metrics), task, "measure()", metrics, f"loss and {task.headline} in it")
     for name, pair in metrics.items():
-        _expect(name not in _TAKEN, task, "a metric of measure()", name, "a name that metrics.jsonl does not use")
+        _expect(name not in NOT_METRICS, task, "a metric of measure()", name, "a name that metrics.jsonl does not use")
         fits = len(pair) == 2 and all(isinstance(number, int | float) for number in pair)
         _expect(fits, task, f"measure()[{name!r}]", pair, "two numbers, sum and count")
     if batch.size > 1:
