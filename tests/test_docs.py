@@ -20,7 +20,7 @@ import pytest
 
 from scornn.program.cli import main
 from scornn.program.paper.items import chosen
-from scornn.program.paper.presets import presets
+from scornn.program.recipes.presets import presets
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]

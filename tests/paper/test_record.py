@@ -22,10 +22,10 @@ from scornn.program.cli import main
 from scornn.program.paper import figures, match, record, tables, verdict
 from scornn.program.paper import page as reproduction
 from scornn.program.paper.items import ITEMS, Item
-from scornn.program.paper.presets import presets
 from scornn.program.paper.reproduce import reproduce
 from scornn.program.paper.results import collect, records, spread
 from scornn.program.paper.scale import Request
+from scornn.program.recipes.presets import presets
 from scornn.program.train import checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,10 +16,10 @@ import scornn.program.paper.items
 from scornn.errors import DivergedError, UsageError
 from scornn.program.cli import main
 from scornn.program.paper.items import ITEMS
-from scornn.program.paper.presets import presets
 from scornn.program.paper.record import BEGIN, END
 from scornn.program.paper.reproduce import reproduce
 from scornn.program.paper.scale import Request, settings
+from scornn.program.recipes.presets import presets
 from scornn.program.train import program
 from scornn.program.train.config import Config
 

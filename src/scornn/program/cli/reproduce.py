@@ -125,7 +125,7 @@ def _reproduce(flags: Flags) -> int:
 
 
 def _seeds(flags: Flags) -> tuple[int, ...]:
-    from scornn.program.paper.experiments import SEED
+    from scornn.program.recipes.experiments import SEED
 
     if flags.seed and flags.seeds is not None:
         raise UsageError(f"--seeds {flags.seeds} and --seed {flags.seed[0]}: give one of them")

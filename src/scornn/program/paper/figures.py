@@ -12,9 +12,9 @@ from scornn.nn.catalogue import look
 from scornn.program import durable
 from scornn.program.paper import match
 from scornn.program.paper.items import ITEMS, Item
-from scornn.program.paper.presets import presets
 from scornn.program.paper.results import Number, Results, label
 from scornn.program.paper.verdict import ENOUGH, gradient_moments, orthogonality
+from scornn.program.recipes.presets import presets
 from scornn.program.report import curves, figures, style
 from scornn.program.report.curves import Curve, Line, Panel
 from scornn.program.report.page import number

@@ -12,12 +12,12 @@ from typing import Any
 from scornn.nn.catalogue import look
 from scornn.program import durable
 from scornn.program.paper import match, verdict
-from scornn.program.paper.experiments import Preset
 from scornn.program.paper.figures import bars, panels, points, write_figures
 from scornn.program.paper.items import ITEMS, MAIN, Item
-from scornn.program.paper.presets import choose, presets
 from scornn.program.paper.results import Number, Results, label, records, spread
 from scornn.program.paper.verdict import gradient_moments
+from scornn.program.recipes.experiments import Preset
+from scornn.program.recipes.presets import choose, presets
 from scornn.program.report import page, style
 from scornn.program.report.page import (
     Cell,

@@ -20,9 +20,9 @@ from scornn.errors import DataError, UsageError
 from scornn.program import durable, plugins
 from scornn.program.paper import match
 from scornn.program.paper.figures import write_pictured
-from scornn.program.paper.presets import presets
 from scornn.program.paper.results import collect
 from scornn.program.paper.tables import summary, table
+from scornn.program.recipes.presets import presets
 from scornn.program.report import spectrum
 from scornn.program.report.runs import finite, mapping
 from scornn.program.report.runs import read as read_run

@@ -18,11 +18,11 @@ from scornn.program import durable, tasks
 from scornn.program.analysis import gradients
 from scornn.program.analysis.timing import EPOCH, seconds_per_step
 from scornn.program.metrics.reconstruct import evaluate_audio
-from scornn.program.paper.experiments import Preset
 from scornn.program.paper.items import ITEMS, Item
-from scornn.program.paper.presets import presets
 from scornn.program.paper.progress import Overview
 from scornn.program.paper.scale import SHORT_SECONDS, Cost, Request, settings, within
+from scornn.program.recipes.experiments import Preset
+from scornn.program.recipes.presets import presets
 from scornn.program.train import begin, program
 from scornn.program.train.config import Config, differences, role, to_table
 from scornn.program.train.engine import Engine, Weights

@@ -12,10 +12,10 @@ from scornn.nn.catalogue import look
 from scornn.program import durable
 from scornn.program.analysis.timing import minutes_per_epoch
 from scornn.program.paper import match, verdict
-from scornn.program.paper.experiments import Preset, Published
 from scornn.program.paper.items import GRADIENT_STEPS, ITEMS, Item
-from scornn.program.paper.presets import presets
 from scornn.program.paper.verdict import audio_mean, gradient_moments, judge, orthogonality
+from scornn.program.recipes.experiments import Preset, Published
+from scornn.program.recipes.presets import presets
 from scornn.program.report.page import number
 from scornn.program.report.runs import Run, distinct, find, finite, mapping, read
 from scornn.program.report.settings import setting_name

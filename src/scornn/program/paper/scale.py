@@ -12,8 +12,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from scornn.program.paper.experiments import SEED, Preset
 from scornn.program.paper.items import GRADIENT_STEPS, Item
+from scornn.program.recipes.experiments import SEED, Preset
 from scornn.program.tasks.catalogue import entry_of
 from scornn.program.train.config import Config, build
 from scornn.program.train.distributed import default_threads

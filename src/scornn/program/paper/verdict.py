@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from scornn.program import durable
 from scornn.program.analysis.orthogonality import drift
-from scornn.program.paper.experiments import Published
+from scornn.program.recipes.experiments import Published
 from scornn.program.report.runs import Run, Series, finite, mapping
 
 MET = "met or beaten"

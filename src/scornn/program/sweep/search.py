@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 
 from scornn.errors import UsageError
-from scornn.program.paper.experiments import SEED
 from scornn.program.paper.items import Item
-from scornn.program.paper.presets import presets, resolve
 from scornn.program.paper.reproduce import limited, open_plan
 from scornn.program.paper.scale import Request, Scale, smoke
+from scornn.program.recipes.experiments import SEED
+from scornn.program.recipes.presets import presets, resolve
 from scornn.program.report.page import Cell, Prose, Section, Table, number, words
 from scornn.program.report.settings import setting_name
 from scornn.program.sweep import page, plan, program, record, rho
