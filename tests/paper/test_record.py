@@ -314,7 +314,7 @@ def test_the_page_shows_every_item_and_says_what_is_missing(
     )
     assert "Not run: 8 of 10 published figures" in page.text
     assert "Beyond the paper" in page.text
-    assert "T 5,000 instead of 2,000" in page.text
+    assert "T 5,000 instead of 1,000" in page.text
     assert "seeds 1, 2, 3" in page.text
     assert "5544" in page.text
     assert "5,544" not in page.text
