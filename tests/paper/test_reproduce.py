@@ -46,7 +46,7 @@ def test_makes_numbers_figures_and_page_and_repeats_nothing(tmp_path: Path, caps
     command = ["reproduce", "fig-copying", "--out", str(out), "--seeds", "2", *only(*ROWS)]
     assert main(command) == 0
     said = capsys.readouterr().out
-    assert "[4/4] smoke of copying-2000-lstm-68-s5545 (n 8, T 20): best" in said
+    assert "[4/4] smoke of copying-2000-lstm-68-s5545 (n 8, T 40): best" in said
     assert {p.name for p in (out / "runs").iterdir()} == {f"{row}-s{seed}" for row in ROWS for seed in (5544, 5545)}
     numbers = json.loads((out / "numbers.json").read_text())
     found = {(n["preset"], n["measure"]): n for n in numbers}

@@ -70,7 +70,7 @@ def test_a_task_that_has_changed_since_is_another_one(
     write("first.py", '"accuracy", "max"', '"loss", "min"')
     new_process()
     assert main(["resume", "run", "--iterations", "3", "--quiet"]) == 4
-    said = "is of a task that has changed since: its headline was 'accuracy', is 'loss', its goal was 'max', is 'min'"
+    said = "was trained for another task: headline loss instead of accuracy; goal min instead of max"
     assert said in capsys.readouterr().err
 
 

@@ -21,9 +21,11 @@ from scornn.program.paper.progress import Overview
 from scornn.program.paper.scale import Request, settings
 from scornn.program.recipes.experiments import Preset
 from scornn.program.recipes.presets import presets
+from scornn.program.tasks.base import Level
 from scornn.program.train import begin, program
-from scornn.program.train.config import Config, differences, role, to_table
-from scornn.program.train.engine import Weights
+from scornn.program.train.config import Config, to_table
+from scornn.program.train.figures import Weights
+from scornn.program.train.identity import Identity, level
 from scornn.program.train.run import never_began, read_config
 from scornn.program.train.weights import find
 
@@ -185,10 +187,11 @@ def _reached(summary: dict[str, Any], wanted: Config) -> bool:
 
 def _check_same(config: Config, there: Config, path: Path) -> None:
     """A run of the same setting, whatever its length and how often it is looked at."""
-    changed = differences(there, config).keys()
+    found = Identity.of(config).differences(Identity.of(there), "course")
+    changed = {key for key in found if level(key) is not Level.MACHINE and key != "eval_every"}
     if changed == {"start"}:
         raise UsageError(f"{path} began with {there.start}, which is {config.start} now: choose another --out")
-    if any("." in key or key == "seed" or role(key) is None for key in changed):
+    if changed:
         raise UsageError(f"{path} holds a run of other settings than {config.name} has now: choose another --out")
 
 

@@ -12,14 +12,17 @@ from scornn.program import durable, plugins
 from scornn.program.recipes.presets import resolve
 from scornn.program.sweep import rho
 from scornn.program.sweep.space import Axis, Value, grid, parse
-from scornn.program.tasks import Task
+from scornn.program.tasks import Level, Task
 from scornn.program.tasks.catalogue import find, name_of
-from scornn.program.tasks.contract import fingerprint, shortened
+from scornn.program.tasks.contract import fingerprint
 from scornn.program.train.config import Config, to_table
 from scornn.program.train.distributed import default_threads
-from scornn.program.train.engine import Engine, Weights, build_model, make_task
+from scornn.program.train.engine import Engine, build_model, make_task
+from scornn.program.train.figures import Weights
+from scornn.program.train.identity import Identity, in_words, level
+from scornn.program.train.identity import differences as differ
 from scornn.program.train.program import check_device
-from scornn.program.train.tables import Table, assign, flat, merge, read
+from scornn.program.train.tables import Table, assign, merge, read
 from scornn.program.train.validate import convert
 
 FILE = "sweep.json"
@@ -28,8 +31,6 @@ SAMPLED_TRIALS = 20
 """Where ``--trials`` does not say."""
 _EVALUATIONS = 8
 """Of a run that may be pruned on its validation split, where the settings do not say."""
-_OF_THE_MACHINE = ("threads", "data", "device", "backend", "name", "plugins", "checkpoint_every", "log_every")
-"""What processes of one study may differ in."""
 
 
 class Objective(NamedTuple):
@@ -140,8 +141,7 @@ def config(plan: Plan, values: Mapping[str, Value]) -> Config:
 
 def identity(plan: Plan) -> dict[str, Any]:
     """What makes two plans one study: flat, so that a difference has a name."""
-    base = to_table(resolve(plan.settings)[0])
-    settings = flat({key: value for key, value in base.items() if key not in _OF_THE_MACHINE})
+    settings = Identity.of(resolve(plan.settings)[0]).at("study")
     own = {"--over": sorted(plan.over), "--sampler": plan.sampler, "--prune": plan.prune, "--weights": plan.weights}
     return {**settings, **own}
 
@@ -156,9 +156,9 @@ def data_identity(plan: Plan) -> dict[str, Any]:
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """In words the first of the keys in which two identities differ; empty where they are one study."""
-    keys = [key for key in {**there, **here} if key not in _OF_THE_MACHINE]
-    differ = [key for key in keys if there.get(key) != here.get(key)]
-    return shortened("; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differ[:3]))
+    own = (Level.NAME, Level.MACHINE)  # an identity that version 0.2.0 stored has these too
+    found = {key: pair for key, pair in differ(there, here).items() if level(key) not in own}
+    return "; ".join(in_words(found)[:3])
 
 
 def check_here(config: Config) -> None:

@@ -1,13 +1,10 @@
 """One process of a sweep: claims a trial, trains it in its run directory, closes it, until none is left."""
 
-import json
 import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from scornn.errors import DivergedError, RunInUseError, UsageError
 from scornn.program import durable
@@ -18,7 +15,8 @@ from scornn.program.sweep.progress import Overview
 from scornn.program.sweep.space import Value
 from scornn.program.sweep.study import Trials
 from scornn.program.train import checkpoint, program
-from scornn.program.train.config import Config, config_hash, to_json
+from scornn.program.train.config import Config, to_json
+from scornn.program.train.identity import Identity
 from scornn.program.train.progress import Evaluation, Figures, Silent
 from scornn.program.train.run import read_config
 from scornn.program.train.signals import StopRequest
@@ -239,8 +237,7 @@ def write_best(trials: Trials) -> Path | None:
 
 def _sameness(config: Config) -> str:
     """Equal for trials that would train alike; on how many threads does not matter."""
-    end = json.dumps([config.steps, config.epochs, sorted(config.stop_when.items())])
-    return f"{config_hash(msgspec.structs.replace(config, threads=1))} {end}"
+    return Identity.of(config).digest("study")
 
 
 def _check_same(path: Path, same: str, plugins: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -33,12 +33,10 @@ from scornn.program.tasks.catalogue import faults_told, foreign_file
 from scornn.program.tasks.contract import take
 from scornn.program.train.config import Average, Config, StepRule
 from scornn.program.train.distributed import World
+from scornn.program.train.figures import Weights
 
 Clock = Callable[[str], None]
 """Called with the name of each part of a step when that part ends."""
-
-Weights = Literal["raw", "average"]
-"""Those that are stepped, or their exponential average."""
 
 
 class Outcome(NamedTuple):
