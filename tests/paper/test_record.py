@@ -262,6 +262,9 @@ def test_names_in_the_record() -> None:
     assert record.name_of({**other, "name": "mine-s1"}) == "mine-s1"
     with pytest.raises(DataError, match="no name of a directory"):
         record.name_of({**other, "name": "../mine"})
+    for seed in ("/../../x", "1/../../x", None):
+        with pytest.raises(DataError, match="no name of a directory"):
+            record.name_of({**whole("mnist-scornn-170"), "seed": seed})
 
 
 def test_thinning_keeps_every_evaluation_and_the_last_training_lines_it_can() -> None:

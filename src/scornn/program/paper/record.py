@@ -128,9 +128,10 @@ def name_of(config: Mapping[str, Any]) -> str:
         kind = catalogue.name_of(task)
         parts = [kind, task.get("length"), model.get("name"), model.get("hidden")]
         name = "-".join(str(part) for part in parts if part is not None)
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise DataError(f"{name!r} is no name of a directory")
-    return f"{name}-s{seed}"
+    name = f"{name}-s{seed}"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*-s\d+", name):
+        raise DataError(f"{name!r} is no name of a directory: expected a preset or a name, and an integer as the seed")
+    return name
 
 
 def _timing(file: Path, results: Path) -> tuple[Path, bytes]:
