@@ -20,7 +20,7 @@ import pytest
 
 from scornn.program.cli import main
 from scornn.program.paper.items import chosen
-from scornn.program.paper.presets import presets
+from scornn.program.recipes.presets import presets
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -65,7 +65,7 @@ def shortened(arguments: list[str]) -> list[str]:
         return [*without(arguments, "--shape"), "--shape", "small"]
     if command == "reproduce" and rest[0] not in ("record", "page"):
         row = [] if "--only" in rest else [word for name in chosen(rest[0])[0].presets[:1] for word in ("--only", name)]
-        return [*without(arguments, "--scale", "--minutes"), "--scale", "smoke", *row]
+        return [*without(arguments, "--scale", "--iterations"), "--scale", "smoke", *row]
     return arguments
 
 

@@ -73,7 +73,7 @@ def describe(task: str | None, hidden: int | None) -> list[dict[str, Any]]:
 
 
 def _paper_sizes(task: str, model: str) -> list[tuple[int, dict[str, Any]]]:
-    from scornn.program.paper.presets import presets
+    from scornn.program.recipes.presets import presets
     from scornn.program.tasks.catalogue import TASKS, entry_of
     from scornn.program.train.config import build
 

@@ -119,7 +119,7 @@ def _start(argv: list[str]) -> int:
             f"--start-weights {flags.start_weights}: the trials of a sweep begin with their seed; leave it out"
         )
 
-    from scornn.program.paper.presets import resolve
+    from scornn.program.recipes.presets import resolve
     from scornn.program.sweep import plan as plans
     from scornn.program.sweep.program import start
     from scornn.program.sweep.rho import settle
@@ -150,7 +150,7 @@ def _start(argv: list[str]) -> int:
 
 def _looking_often(settings: dict[str, Any], over: Sequence[str]) -> dict[str, Any]:
     """Where a trial may end early, evaluations as often as `train` makes them; of several lengths, as the shortest."""
-    from scornn.program.paper.presets import resolve
+    from scornn.program.recipes.presets import resolve
     from scornn.program.sweep.space import parse
     from scornn.program.train.config import to_table
     from scornn.program.train.tables import merge

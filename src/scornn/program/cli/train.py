@@ -115,7 +115,7 @@ _WORDS = {
 def main(argv: list[str]) -> int:
     flags = parse(Flags, argv, "train", __doc__)
 
-    from scornn.program.paper.presets import resolve
+    from scornn.program.recipes.presets import resolve
     from scornn.program.sweep.rho import AUTO, KEY, settle
     from scornn.program.train.program import start
     from scornn.program.train.progress import tell

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Literal
 
 from scornn.errors import UsageError, suggest
-from scornn.program.paper.presets import presets
+from scornn.program.recipes.presets import presets
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from scornn.program.paper.experiments import Preset
-from scornn.program.paper.presets import presets
+from scornn.program.recipes.experiments import Preset
+from scornn.program.recipes.presets import presets
 from scornn.program.report.settings import setting_name
 from scornn.program.tasks.base import Level
 from scornn.program.train.config import build, to_table

@@ -20,9 +20,9 @@ from scornn.errors import DataError, UsageError
 from scornn.program import durable, plugins
 from scornn.program.paper import match
 from scornn.program.paper.figures import write_pictured
-from scornn.program.paper.presets import presets
 from scornn.program.paper.results import collect
 from scornn.program.paper.tables import summary, table
+from scornn.program.recipes.presets import presets
 from scornn.program.report import spectrum
 from scornn.program.report.runs import finite, mapping
 from scornn.program.report.runs import read as read_run
@@ -128,9 +128,10 @@ def name_of(config: Mapping[str, Any]) -> str:
         kind = catalogue.name_of(task)
         parts = [kind, task.get("length"), model.get("name"), model.get("hidden")]
         name = "-".join(str(part) for part in parts if part is not None)
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise DataError(f"{name!r} is no name of a directory")
-    return f"{name}-s{seed}"
+    name = f"{name}-s{seed}"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*-s\d+", name):
+        raise DataError(f"{name!r} is no name of a directory: expected a preset or a name, and an integer as the seed")
+    return name
 
 
 def _timing(file: Path, results: Path) -> tuple[Path, bytes]:

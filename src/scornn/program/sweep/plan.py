@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from scornn.errors import ScornnError, UsageError
 from scornn.program import durable, plugins
-from scornn.program.paper.presets import resolve
+from scornn.program.recipes.presets import resolve
 from scornn.program.sweep import rho
 from scornn.program.sweep.space import Axis, Value, grid, parse
 from scornn.program.tasks import Level, Task

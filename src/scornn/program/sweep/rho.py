@@ -13,7 +13,7 @@ import torch
 
 from scornn.errors import DivergedError, UsageError
 from scornn.program import tasks
-from scornn.program.paper.presets import resolve
+from scornn.program.recipes.presets import resolve
 from scornn.program.train.config import Config, build, to_table
 from scornn.program.train.engine import Engine, make_task
 from scornn.program.train.tables import Table, lookup, merge

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 
 from scornn.errors import UsageError
-from scornn.program.paper.experiments import SEED
 from scornn.program.paper.items import Item
-from scornn.program.paper.presets import presets, resolve
-from scornn.program.paper.reproduce import limited, open_plan
+from scornn.program.paper.reproduce import open_plan
 from scornn.program.paper.scale import Request, Scale, smoke
+from scornn.program.recipes.experiments import SEED
+from scornn.program.recipes.presets import presets, resolve
 from scornn.program.report.page import Cell, Prose, Section, Table, number, words
 from scornn.program.report.settings import setting_name
 from scornn.program.sweep import page, plan, program, record, rho
@@ -24,8 +24,6 @@ from scornn.program.train.distributed import default_threads
 ROW = "copying-1000-scornn-190"
 RATE = "optimizer.recurrent.lr"
 OVER = (f"{rho.KEY}=0,n/10,n/4,n/2,7n/10,n", f"{RATE}=1e-5,3e-5,1e-4,3e-4")
-_SHORT: tables.Table = {"task": {"length": 200}, "steps": 300, "eval_every": 50}
-"""Minutes on two cores. Later most of these reach a recall of 1."""
 _SMOKE_TRIALS = 4
 
 
@@ -34,10 +32,7 @@ def run(item: Item, request: Request) -> program.Result:
     given = settings(request.scale)
     if request.iterations is not None:
         given |= {"steps": request.iterations, "eval_every": max(1, request.iterations // 6)}
-    costs = open_plan(request, [item])
-    if request.minutes is not None:
-        cut = limited(item.name, resolve(given | {"threads": 1})[0], request.minutes * 60, costs, request)
-        given |= {"steps": cut.steps, "eval_every": cut.eval_every}
+    open_plan(request, [item])
     made = plan.make(given, OVER, trials=_SMOKE_TRIALS if request.scale == "smoke" else None)
     jobs = 1 if request.scale == "smoke" else min(default_threads(), made.trials)
     made = msgspec.structs.replace(made, study=item.name, jobs=jobs, threads=1)
@@ -49,7 +44,7 @@ def settings(scale: Scale) -> tables.Table:
     base: tables.Table = {"seed": SEED, "task": {"name": "copying", "length": presets()[ROW].config["task"]["length"]}}
     if scale == "paper":
         return base
-    return tables.merge(base, _SHORT if scale == "short" else smoke(presets()[ROW].config["task"]))
+    return tables.merge(base, smoke(presets()[ROW].config["task"]))
 
 
 def sections(item: Item, directory: Path) -> list[Section]:

@@ -1,6 +1,7 @@
 """What every task promises, checked before a run is made and in each batch."""
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
