@@ -22,7 +22,6 @@ ROOMS = [
     ["nn"],
     ["optim"],
     ["program.durable"],
-    ["program.roles"],
     ["program.data"],
     ["program.tasks"],
     ["program.metrics"],

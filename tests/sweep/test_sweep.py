@@ -325,7 +325,7 @@ def test_a_study_of_another_config_is_refused(sweep: Sweep, capsys: pytest.Captu
     shared = ("--storage", "shared.db", "--study", "one", "--quiet")
     assert sweep("--over", "model.options.rho=1,2", *shared, "--out", "a") == 0
     assert sweep("--over", "model.options.rho=1,2", *shared, "--out", "b", "--lr", "0.5") == 2
-    assert "of another config: optimizer.rest.lr is 0.001 there, 0.5 here" in capsys.readouterr().err
+    assert "of another config: optimizer.rest.lr 0.5 instead of 0.001" in capsys.readouterr().err
     assert not Path("b").exists()
     assert sweep("--over", "model.options.rho=1,2", *shared, "--out", "a", "--lr", "0.5") == 2
     assert "a holds a sweep of another config" in capsys.readouterr().err

@@ -15,7 +15,8 @@ from scornn.program.deploy.frozen import Frozen
 from scornn.program.tasks import TaskForm
 from scornn.program.tasks.catalogue import find as find_task
 from scornn.program.tasks.catalogue import name_of
-from scornn.program.train.engine import Weights, build_model, make_task
+from scornn.program.train.engine import build_model, make_task
+from scornn.program.train.figures import Weights
 from scornn.program.train.weights import Stored, find
 
 

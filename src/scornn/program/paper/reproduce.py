@@ -24,8 +24,10 @@ from scornn.program.paper.presets import presets
 from scornn.program.paper.progress import Overview
 from scornn.program.paper.scale import SHORT_SECONDS, Cost, Request, settings, within
 from scornn.program.train import begin, program
-from scornn.program.train.config import Config, differences, role, to_table
-from scornn.program.train.engine import Engine, Weights
+from scornn.program.train.config import Config, to_table
+from scornn.program.train.engine import Engine
+from scornn.program.train.figures import Weights
+from scornn.program.train.identity import Identity
 from scornn.program.train.run import never_began, read_config
 from scornn.program.train.weights import find
 
@@ -191,10 +193,11 @@ def _reached(summary: dict[str, Any], wanted: Config) -> bool:
 
 def _check_same(config: Config, there: Config, path: Path) -> None:
     """A run of the same setting, whatever its length and how often it is looked at."""
-    changed = differences(there, config).keys() - {"task.test_size"}
+    changed = set(Identity.of(config).differences(Identity.of(there), "study"))
+    changed -= {"task.test_size", "eval_every", "steps", "epochs", "stop_when"}
     if changed == {"start"}:
         raise UsageError(f"{path} began with {there.start}, which is {config.start} now: choose another --out")
-    if any("." in key or key == "seed" or role(key) is None for key in changed):
+    if changed:
         raise UsageError(f"{path} holds a run of other settings than {config.name} has now: choose another --out")
 
 

@@ -14,12 +14,14 @@ from scornn.program.sweep.space import Axis, Value, grid, parse
 from scornn.program.sweep.storage import DATABASE
 from scornn.program.tasks import Task
 from scornn.program.tasks.catalogue import find, name_of
-from scornn.program.tasks.contract import fingerprint, shortened
+from scornn.program.tasks.contract import fingerprint
 from scornn.program.train.config import Config, to_table
 from scornn.program.train.distributed import default_threads
-from scornn.program.train.engine import Engine, Weights, make_task
+from scornn.program.train.engine import Engine, make_task
+from scornn.program.train.figures import Weights
+from scornn.program.train.identity import Identity, differences, in_words
 from scornn.program.train.program import check_device
-from scornn.program.train.tables import Table, assign, flat, merge, read
+from scornn.program.train.tables import Table, assign, merge, read
 from scornn.program.train.validate import convert
 
 FILE = "sweep.json"
@@ -27,8 +29,6 @@ SAMPLED_TRIALS = 20
 """Where ``--trials`` does not say."""
 _EVALUATIONS = 10
 """Of a run that may end early, where the settings do not say."""
-_OF_THE_MACHINE = ("threads", "data", "device", "backend", "name", "plugins", "checkpoint_every", "log_every")
-"""What processes of one study may differ in."""
 
 
 class Objective(NamedTuple):
@@ -135,23 +135,17 @@ def config(plan: Plan, values: Mapping[str, Value]) -> Config:
     return resolve(merge(plan.settings, {"threads": threads}, changed))[0]
 
 
-def settings_of(config: Config) -> Table:
-    """What tells a run from those of other settings: flat, so that a difference has a name."""
-    return flat({key: value for key, value in to_table(config).items() if key not in _OF_THE_MACHINE})
-
-
 def identity(plan: Plan) -> Table:
     """What makes two plans one study: their settings, and the content of data files that alone make the problem."""
     base = resolve(plan.settings)[0]
+    data = fingerprint(make_task(base)) if find(name_of(base.task)).by_folder else None
     own = {"--over": sorted(plan.over), "--sampler": plan.sampler, "--prune": plan.prune, "--weights": plan.weights}
-    files = fingerprint(make_task(base)) if find(name_of(base.task)).by_folder else {}
-    return {**settings_of(base), **own, **{f"data.{name}": digest for name, digest in files.items()}}
+    return {**Identity.of(base, data).at("study"), **own}
 
 
 def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """In words the first of the keys in which two identities differ; empty where they are the same."""
-    keys = [key for key in {**there, **here} if there.get(key) != here.get(key)]
-    return shortened("; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in keys[:3]))
+    return "; ".join(in_words(differences(there, here))[:3])
 
 
 def check_here(config: Config) -> None:

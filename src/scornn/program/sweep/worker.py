@@ -14,6 +14,7 @@ from scornn.program.sweep.progress import Overview
 from scornn.program.sweep.study import DUPLICATE, Trials, ended
 from scornn.program.train import program
 from scornn.program.train.config import Config
+from scornn.program.train.identity import Identity
 from scornn.program.train.progress import Evaluation, Figures, Silent
 from scornn.program.train.run import read_config
 from scornn.program.train.signals import StopRequest
@@ -108,7 +109,7 @@ class Worker:
                 return done.value or 0.0, done.user_attrs["test"], same
         path = self.trials.run_path(trial)
         there = (path / "config.json").is_file()
-        if there and plans.difference(plans.settings_of(read_config(path, config.plugins)), plans.settings_of(config)):
+        if there and not Identity.of(config).same(Identity.of(read_config(path, config.plugins)), "study"):
             raise UsageError(f"{path} holds a run of other settings; remove it, or choose another --out")
 
         def watch(figures: Figures) -> Silent:

@@ -16,16 +16,15 @@ from torch import Tensor
 
 from scornn.errors import DataError
 from scornn.program.data import arrays
-from scornn.program.roles import Role
-from scornn.program.tasks.base import Batch, Task, TaskConfig, cross_entropy
+from scornn.program.tasks.base import Batch, Level, Task, TaskConfig, cross_entropy
 from scornn.program.tasks.catalogue import task
 
 
 class ArraysConfig(TaskConfig, frozen=True, kw_only=True, tag="arrays"):
     """Settings of sequences in files."""
 
-    batch: Annotated[int, Meta(ge=1, le=1_000_000), Role.RUN] = 50
-    eval_batch: Annotated[int, Meta(ge=1, le=1_000_000), Role.RUN] = 200
+    batch: Annotated[int, Meta(ge=1, le=1_000_000), Level.VARIANT] = 50
+    eval_batch: Annotated[int, Meta(ge=1, le=1_000_000), Level.MACHINE] = 200
 
 
 @task("arrays", ArraysConfig, label="arrays", by_folder=True)

@@ -4,6 +4,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -190,6 +191,20 @@ class TaskForm(msgspec.Struct, frozen=True):
         """That of a task, or of a class of tasks; None where the class leaves a member to its instances."""
         members: list[Any] = [getattr(task, member, None) for member in cls.__struct_fields__[1:]]
         return None if None in members else cls(name, *members)
+
+
+class Level(Enum):
+    """What another value of a config's field makes of a run: in ``Annotated[..., Level.X]`` of the field.
+
+    A field without a level is part of the setting: with another value it is another experiment.
+    """
+
+    NAME = "what it is called and where its files are"
+    MACHINE = "how it is computed: threads, device, batches of an evaluation"
+    LENGTH = "how long it goes on"
+    SAMPLE = "a sample of the same setting: its seed, how often it is evaluated"
+    VARIANT = "the same experiment with more or less data, or an average beside it"
+    PROBLEM = "another problem: results cannot be compared"
 
 
 class TaskConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="name"):

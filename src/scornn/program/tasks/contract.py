@@ -1,8 +1,6 @@
 """What every task promises, looked at before a run is made and in each batch: one that breaks it is refused."""
 
 import math
-import re
-from collections.abc import Mapping
 from contextlib import suppress
 
 import torch
@@ -14,9 +12,8 @@ from scornn.program.tasks.base import Batch, Task
 from scornn.program.tasks.catalogue import faults_told
 
 _CHOICES = {"read": ("all", "last"), "goal": ("max", "min")}
-_TAKEN = ("step", "epoch", "split", "weights", "orthogonality", "seconds")
+NOT_METRICS = ("step", "epoch", "split", "weights", "orthogonality", "seconds")
 """What a line of ``metrics.jsonl`` says beside the metrics."""
-_DIGEST = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{56}\b")
 _MANY = 1 << 24
 """Outputs from which the loss of one sample is enough."""
 
@@ -55,20 +52,6 @@ def fingerprint(task: Task) -> dict[str, str]:
     return found
 
 
-def difference(there: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """What of two fingerprints is not the same, in words; empty where all of it is."""
-    said = []
-    for key in {**there, **here}:
-        if there.get(key) != here.get(key):
-            said.append(f"{key} was {there.get(key, 'not there')}, is {here.get(key, 'not there')}")
-    return shortened("; ".join(said))
-
-
-def shortened(text: str) -> str:
-    """A text for people, with the beginnings of its digests alone."""
-    return _DIGEST.sub(r"\1…", text)
-
-
 def _typed(found: object) -> str:
     return f"{found!r}, {type(found).__name__}"
 
@@ -105,7 +88,7 @@ def _check_split(task: Task, split: str) -> None:
             f"the task {task.name}: measure() has no {' and no '.join(sorted(missing))}; expected loss and the headline"
         )
     for name, pair in metrics.items():
-        if name in _TAKEN:
+        if name in NOT_METRICS:
             raise UsageError(
                 f"the task {task.name}: measure() has a metric {name!r}, which means something else in metrics.jsonl; "
                 "expected another name"

@@ -1,7 +1,6 @@
 """Beginning with the weights of another run in place of freshly drawn ones: ``--start-from``."""
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,9 @@ from scornn.errors import UsageError
 from scornn.nn.widen import widen
 from scornn.program.train import progress, state
 from scornn.program.train.config import Config
-from scornn.program.train.engine import Engine, Weights, build_model
+from scornn.program.train.engine import Engine, build_model
+from scornn.program.train.figures import Weights
+from scornn.program.train.identity import Start
 from scornn.program.train.weights import Stored, find
 
 
@@ -59,9 +60,7 @@ def label(source: Path, stored: Stored) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(stored.tensors.items()):
         digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    averaged = "-averaged" if stored.weights == "average" else ""
-    run = os.fsencode(source.resolve().name).decode(errors="replace")  # a name may be bytes of no encoding
-    return f"{run}/step-{stored.step}{averaged}/{digest.hexdigest()[:16]}"
+    return str(Start(source.resolve().name, stored.step, stored.weights == "average", digest.hexdigest()[:16]))
 
 
 def begin_with(stored: Stored, config: Config, engine: Engine) -> None:

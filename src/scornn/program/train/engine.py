@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -33,12 +33,10 @@ from scornn.program.tasks.catalogue import faults_told, foreign_file
 from scornn.program.tasks.contract import take
 from scornn.program.train.config import Average, Config, StepRule
 from scornn.program.train.distributed import World
+from scornn.program.train.figures import Weights
 
 Clock = Callable[[str], None]
 """Called with the name of each part of a step when that part ends."""
-
-Weights = Literal["raw", "average"]
-"""Those that are stepped, or their exponential average."""
 
 
 class Outcome(NamedTuple):
@@ -59,6 +57,8 @@ def build_model(config: Config, task: Task | TaskForm, network: type[SequenceMod
     options: dict[str, Any] = dict(model.options)
     if config.backend not in ops.BACKENDS:
         raise UsageError(f"backend = {config.backend!r}: expected one of {', '.join(ops.BACKENDS)}")
+    if config.backend == "native" and (state := ops.backends()["native"]) != "available":
+        raise UsageError(f"backend = native: {state}; expected auto, manual or naive")
     kind = MODELS[model.name].layer if model.name in MODELS else None
     if kind is not None and "backend" in inspect.signature(kind).parameters:
         # a rung that a model lacks is its naive one

@@ -16,9 +16,10 @@ from typing import Any, BinaryIO, Self
 
 from scornn.errors import CheckpointError, RunInUseError, StorageError, UsageError
 from scornn.program import durable, plugins
-from scornn.program.tasks.catalogue import find, name_of
+from scornn.program.tasks.catalogue import name_of
 from scornn.program.train import checkpoint
-from scornn.program.train.config import Config, build, differences
+from scornn.program.train.config import Config, build
+from scornn.program.train.identity import Identity
 from scornn.program.train.tables import Table, read
 
 RUNS = Path("runs")
@@ -98,9 +99,8 @@ def no_way_on(path: Path) -> str:
 
 def _holds_another(config: Config, path: Path) -> bool:
     try:
-        there = read_config(path)
-        elsewhere = there.data != config.data and find(name_of(config.task)).by_folder
-        return elsewhere or bool(differences(there, config))
+        here, there = Identity.of(config), Identity.of(read_table(path))
+        return not (here.same(there, "course") and here.same(there, "problem"))
     except (UsageError, StorageError):
         return not _is_empty(path)
 
@@ -112,9 +112,14 @@ def _is_empty(path: Path) -> bool:
 
 def never_began(path: Path) -> bool:
     """Whether a run from other weights was ended before they were saved in it: it has a config, and nothing to lose."""
-    if checkpoint.steps(path / "checkpoints") or (path / "summary.json").exists():
+    if checkpoint.steps(path / "checkpoints") or has_results(path):
         return False
     return durable.read_object(path / "config.json").get("start") is not None
+
+
+def has_results(path: Path) -> bool:
+    """Whether a run has a summary of more than its start."""
+    return (path / "summary.json").exists() and durable.read_object(path / "summary.json").get("steps") != 0
 
 
 def _is_finished(path: Path, step: int | None = None) -> bool:

@@ -1,7 +1,6 @@
 """Nested tables, as TOML and JSON files and ``--set key=value`` give them: reading, merging, assigning."""
 
 import json
-import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -66,18 +65,6 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> Table:
 def set_values(table: Mapping[str, Any]) -> Table:
     """:func:`flat` without what is None or empty: a file of before an option says the same as one of today."""
     return {key: value for key, value in flat(table).items() if value is not None and value != []}
-
-
-def of_setting(table: Mapping[str, Any]) -> Table:
-    """A config's table whose ``start`` says what is so for every seed: the run's name, and whether it is averaged.
-
-    >>> of_setting({"start": "mnist-s5544/step-9-averaged/0123456789abcdef"})
-    {'start': 'mnist-averaged'}
-    """
-    start = table.get("start")
-    if not isinstance(start, str):
-        return dict(table)
-    return {**table, "start": re.sub(r"(-s\d+)?/step-\d+(-averaged)?/\w+$", r"\2", start)}
 
 
 def of_today(table: Table) -> Table:

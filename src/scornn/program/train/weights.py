@@ -26,10 +26,10 @@ from scornn.program import plugins as plugin_files
 from scornn.program.tasks import TASKS, TaskConfig, TaskForm
 from scornn.program.train import checkpoint, progress, state
 from scornn.program.train.config import Config, build, to_table
-from scornn.program.train.engine import Weights
+from scornn.program.train.figures import Weights
 from scornn.program.train.ledger import Ledger
 from scornn.program.train.loop import check_belongs
-from scornn.program.train.run import no_way_on, read_table, with_plugins
+from scornn.program.train.run import has_results, no_way_on, read_table, with_plugins
 from scornn.program.train.tables import lookup
 
 FILE = "weights.safetensors"
@@ -91,13 +91,13 @@ def find(
     if newest is None:
         if (path / FILE).is_file():
             return _asked_for(read(path / FILE, plugins, with_task=with_task), best, weights)
-        if (path / "summary.json").exists():
+        if has_results(path):
             raise CheckpointError(f"{path} has results, but no checkpoint and no {FILE}: {no_way_on(path)}")
         again = shlex.quote(str(path))
         raise CheckpointError(f"{path} has no checkpoint yet and no {FILE}; train it with `scornn resume {again}`")
     saved = newest
     if best:
-        kept = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"]).of(weights).kept_best
+        kept = Ledger.from_table(saved.state["ledger"]).figures[weights].kept_step
         if kept not in (None, saved.step):
             saved = checkpoint.load(path / "checkpoints" / f"step-{kept}")
     config = _config(table, plugins, None if with_task else _form(saved))
