@@ -304,7 +304,7 @@ def test_a_sweep_on_a_device_that_is_gone_is_not_resumed(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with monkeypatch.context() as patch:
         patch.setattr(Worker, "run", lambda worker: signal.SIGTERM)
-        assert sweep(*RHO, "--device", "cuda", "--out", "s", "--quiet") == 143
+        assert sweep("--over", "seed=1,2", "--device", "cuda", "--out", "s", "--quiet") == 143
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     before = Path("s/sweep.db").read_bytes()
     assert main(["sweep", "resume", "s", "--quiet"]) == 2
