@@ -222,7 +222,7 @@ def test_bad_axes(over: str, code: int, said: str, sweep: Sweep, capsys: pytest.
         ((*RHO, "--storage", "file.json"), 2, "file.json: it holds no study"),
         ((*RHO, "--storage", "foreign.db"), 2, "foreign.db: it holds no study"),
         ((*RHO, "--start-from", "run"), 2, "--start-from"),
-        ((*RHO, "--start-weights", "average"), 2, "--start-weights average"),
+        ((*RHO, "--start-weights", "average"), 2, "--start-weights"),
         ((*RHO, "--set", "start=run/step-1/0"), 2, "start = run/step-1/0: the trials of a sweep begin with their seed"),
         (("--over", "start=a,b"), 2, "--over start=a,b: start = a: the trials of a sweep begin with their seed"),
         (("--over", "device=cpu,cuda"), 2, "--over device=cpu,cuda: device = cuda: PyTorch finds no GPU here"),

@@ -111,12 +111,8 @@ def main(argv: list[str]) -> int:
 def _start(argv: list[str]) -> int:
     flags = parse(Flags, argv, "sweep", __doc__)
     at_least_one(trials=flags.trials, jobs=flags.jobs)
-    if flags.start_from is not None:
-        raise UsageError("--start-from: the trials of a sweep begin with their seed; expected no other run")
-    if flags.start_weights != "raw":
-        raise UsageError(
-            f"--start-weights {flags.start_weights}: the trials of a sweep begin with their seed; leave it out"
-        )
+    if flags.start_from is not None or flags.start_weights != "raw":
+        raise UsageError("--start-from, --start-weights: the trials of a sweep begin with their seed; leave them out")
 
     from scornn.program.paper.presets import resolve
     from scornn.program.sweep import plan as plans
@@ -172,21 +168,16 @@ def _report(argv: list[str]) -> int:
         from scornn.program import durable
         from scornn.program.sweep import record
         from scornn.program.sweep.page import page
-        from scornn.program.sweep.program import open_sweep
 
-        if given.is_file():
-            found = record.read(given, flags.plugin)
-        else:
-            found = record.of(open_sweep(given, flags.storage, flags.plugin))
-        record_file = out.suffix == ".json"
-        text = record.to_json(found) if record_file else page(found)
-    if record_file:
-        if out.is_file():
-            record.read(out)  # what is no record is not replaced by one
-        durable.write_text(out, text)
-        print(f"{out}: make its page with scornn sweep report {shlex.quote(str(out))}")
-    else:
+        found = record.find(given, flags.storage, flags.plugin)
+        text = record.to_json(found) if out.suffix == ".json" else page(found)
+    if out.suffix != ".json":
         write_page(flags.out, text)
+        return 0
+    if out.is_file():
+        record.read(out)  # what is no record is not replaced by one
+    durable.write_text(out, text)
+    print(f"{out}: make its page with scornn sweep report {shlex.quote(str(out))}")
     return 0
 
 

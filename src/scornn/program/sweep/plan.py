@@ -107,6 +107,8 @@ def load(directory: Path, files: Sequence[str] = ()) -> Plan:
             f"{directory} is not a sweep: {what}; `scornn sweep TASK --over … --out {directory}` makes one"
         )
     plan = convert(read(directory / FILE), Plan)
+    if plan.storage == "journal.log":
+        raise UsageError(f"{directory} is a sweep of scornn 0.2.0: go on with that version, or choose another --out")
     loaded = plugins.load(files) or plugins.load_remembered(plan.settings)
     return with_plugins(plan, loaded) if loaded else plan
 

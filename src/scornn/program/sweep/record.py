@@ -12,11 +12,10 @@ from scornn.errors import DataError, UsageError
 from scornn.program import plugins
 from scornn.program.report.runs import Run, Series, finite, mapping
 from scornn.program.report.runs import read as read_run
-from scornn.program.report.settings import differing, setting_name
 from scornn.program.sweep.plan import FILE, Plan, axes, with_plugins
 from scornn.program.sweep.program import named, open_sweep
 from scornn.program.sweep.space import Value
-from scornn.program.sweep.storage import DATABASE
+from scornn.program.sweep.storage import DATABASE, storage_errors
 from scornn.program.sweep.study import Trials, ended, interrupted
 from scornn.program.train.tables import read as read_table
 from scornn.program.train.validate import convert
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 _POINTS = 60
 """Of a curve in a file."""
 _FEWEST_FOR_IMPORTANCE = 4
-_NOT_NAMED = ("name", "data", "threads")
 Points = tuple[tuple[float, float], ...]
 
 
@@ -69,18 +67,26 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return sorted(done, key=lambda trial: self.plan.objective.rank(trial.value or 0.0, trial.number))[:count]
 
 
+def find(path: Path, storage: str | None = None, plugins: Sequence[str] = ()) -> Record:
+    """Of a sweep's directory, or of a file of :func:`to_json`."""
+    return read(path, plugins) if path.is_file() else of(open_sweep(path, storage, plugins))
+
+
 def of(trials: Trials) -> Record:
     """From the study, and the run directories that can be seen from here."""
-    begun = [trial for trial in trials.all() if trial.state.name != "WAITING" or "run" in trial.user_attrs]
+    with storage_errors(trials.plan.storage):
+        begun = [trial for trial in trials.all() if trial.state.name != "WAITING" or "run" in trial.user_attrs]
+        importance = _importance(trials)
+        made = trials.plugin_code()
     runs = {trial.user_attrs["ticket"]: run for trial in begun if (run := _run(trials.run_path(trial))) is not None}
-    made: dict[str, Any] = next((run.summary for run in runs.values() if run.summary), {})
+    summary: dict[str, Any] = next((run.summary for run in runs.values() if run.summary), {})
     return Record(
         plan=trials.plan,
         trials=tuple(_entry(trials, trial, runs.get(trial.user_attrs["ticket"])) for trial in begun),
-        importance=_importance(trials),
-        notes=tuple(_notes(trials, begun, runs)),
-        code=str(mapping(made.get("versions")).get("scornn", "")),
-        machine=str(mapping(made.get("machine")).get("processor", "")),
+        importance=importance,
+        notes=tuple(_notes(begun, runs, made)),
+        code=str(mapping(summary.get("versions")).get("scornn", "")),
+        machine=str(mapping(summary.get("machine")).get("processor", "")),
         directory=str(trials.directory),
     )
 
@@ -169,20 +175,15 @@ def _points(series: Series) -> Points:
     return tuple(zip(*(values.tolist() for values in series), strict=True))
 
 
-def _notes(trials: Trials, begun: list["FrozenTrial"], runs: dict[int, Run]) -> list[str]:
+def _notes(begun: list["FrozenTrial"], runs: dict[int, Run], made: dict[str, list[int]]) -> list[str]:
     notes = []
     alone = [t.user_attrs["ticket"] for t in begun if "as trial" not in str(t.user_attrs.get("outcome"))]
     unseen = [number for number in alone if number not in runs]
     if unseen:
         notes.append(f"Run directories that cannot be seen from here, of trials {', '.join(map(str, unseen))}.")
-    made = trials.plugin_code()
     if len(made) > 1:
         by_code = "; ".join(f"{named(numbers)} with {code}" for code, numbers in made.items())
         notes.append(f"Made with other code of the plugins, so that their figures may not compare: {by_code}.")
-    swept = {axis.key for axis in trials.axes}
-    other = [key for key in differing(list(runs.values())) if key not in swept and key not in _NOT_NAMED]
-    if other:
-        notes.append(f"Settings that differ besides those of the sweep: {', '.join(map(setting_name, other))}.")
     return notes
 
 

@@ -74,7 +74,7 @@ def open_storage(where: str, directory: Path, *, write: bool = True) -> "RDBStor
         raise StorageError(f"cannot reach the storage {shown}: {first_line(error)}") from error
     except exc.DatabaseError:
         tables = ["of something else"]
-    if "studies" not in tables and (not write or (scheme == "sqlite" and tables)):
+    if not {"studies", "version_info"} & {*tables} and (not write or (scheme == "sqlite" and tables)):
         raise UsageError(f"--storage {shown}: it holds no study; expected the database of a sweep, or a free name")
     return _made(f"{driver}://{rest}", options, shown, write)
 
@@ -90,13 +90,18 @@ def _made(url: str, options: dict[str, Any], shown: str, write: bool) -> "RDBSto
 
     beat: dict[str, Any] = {"heartbeat_interval": _BEAT_SECONDS, "grace_period": GRACE_SECONDS}
     for attempt in range(_ATTEMPTS):
-        with suppress(exc.DatabaseError):  # another process makes the tables at this moment
+        try:
             storage = Storage(url, options, **beat, skip_table_creation=not write)
-            if write and url.startswith("sqlite"):
-                _lock_from_the_first_read(storage.engine)
-            return storage
-        time.sleep(random.uniform(0, 0.02 * (attempt + 1)))
-    raise StorageError(f"cannot make the tables of a study in {shown}; expected a database that you may write to")
+            break
+        except exc.DatabaseError as error:  # another process makes the tables at this moment
+            if attempt == _ATTEMPTS - 1:
+                raise StorageError(f"cannot make the tables of a study in {shown}: {first_line(error)}") from error
+            time.sleep(random.uniform(0, 0.02 * (attempt + 1)))
+        except RuntimeError as error:  # tables of another version of Optuna
+            raise StorageError(f"cannot use the storage {shown}: {first_line(error)}") from error
+    if write and url.startswith("sqlite"):
+        _lock_from_the_first_read(storage.engine)
+    return storage
 
 
 def _lock_from_the_first_read(engine: "Engine") -> None:

@@ -72,25 +72,17 @@ class Worker:
                 raise
 
     def _objective(self, trial: "Trial") -> float:
+        from optuna import TrialPruned
         from optuna.exceptions import UpdateFinishedTrialError
 
-        self._taken_away = False
-        try:
-            return self._value(trial)
-        except UpdateFinishedTrialError:
-            self._taken_away = True
-            raise
-
-    def _value(self, trial: "Trial") -> float:
-        from optuna import TrialPruned
-
-        if trial.number not in {own.number for own in self.trials.all()}:
+        trials, self._taken_away = self.trials, False
+        if trial.number not in {own.number for own in trials.all()}:
             trial.set_user_attr("outcome", DUPLICATE)
             raise Surplus
         try:
-            self.trials.study.sampler = self.trials.sampler(trial.user_attrs["ticket"])
-            config = plans.config(self.trials.plan, {axis.key: axis.draw(trial) for axis in self.trials.axes})
-            value, test, outcome = self._figures(trial, config)
+            trials.study.sampler = trials.sampler(trial.user_attrs["ticket"])
+            config = plans.config(trials.plan, {axis.key: axis.draw(trial) for axis in trials.axes})
+            value, test, outcome = self._copied(trial) or self._trained(trial, config)
             trial.set_user_attr("test", test)
             trial.set_user_attr("outcome", outcome)
             return value
@@ -100,23 +92,29 @@ class Worker:
         except UsageError as error:
             trial.set_user_attr("outcome", f"refused: {error}")
             raise
+        except UpdateFinishedTrialError:
+            self._taken_away = True
+            raise
 
-    def _figures(self, trial: "Trial", config: Config) -> tuple[float, float | None, str]:
-        """The trial's value, its figure on the test split, and how it ended."""
+    def _copied(self, trial: "Trial") -> tuple[float, float, str] | None:
+        """The figures of a finished trial that drew the same values, and a word on that."""
         for done in self.trials.all():
             if done.state.name == "COMPLETE" and done.params == trial.params:
                 same = f"as trial {done.user_attrs['ticket']}, which has the same settings"
                 return done.value or 0.0, done.user_attrs["test"], same
-        path = self.trials.run_path(trial)
-        there = (path / "config.json").is_file()
-        if there and not Identity.of(config).same(Identity.of(read_config(path, config.plugins)), "study"):
-            raise UsageError(f"{path} holds a run of other settings; remove it, or choose another --out")
+        return None
+
+    def _trained(self, trial: "Trial", config: Config) -> tuple[float, float, str]:
+        """The trial's value, its figure on the test split, and a word, from its run directory."""
 
         def watch(figures: Figures) -> Silent:
             return Watch(figures, trial, self)
 
+        path = self.trials.run_path(trial)
         self._hold(trial, path)
-        if there:
+        if (path / "config.json").is_file():
+            if not Identity.of(config).same(Identity.of(read_config(path, config.plugins)), "study"):
+                raise UsageError(f"{path} holds a run of other settings; remove it, or choose another --out")
             data = Path(config.data) if config.data else None  # this process may have them elsewhere
             result = program.resume(
                 path, data=data, plugins=config.plugins, display=watch, tensorboard=self.tensorboard
