@@ -310,7 +310,7 @@ def test_the_trials_of_a_sweep_have_one_data_set(
     best = Path("s/best.json").read_text()
     capsys.readouterr()
     assert main([*sweep, "--data", "other"]) == 2
-    assert "is of another config: data.train_x.npy is sha256 " in capsys.readouterr().err
+    assert "of another config: data.train_x.npy sha256 " in capsys.readouterr().err
     assert Path("s/best.json").read_text() == best
     assert main(["sweep", "report", "s", "--out", "page.html"]) == 0
 

@@ -202,7 +202,7 @@ def files_of(path: Path) -> tuple[list[Path], list[Path]]:
         return [path], []
     runs = sorted(p.parent for p in path.glob("runs/*/summary.json"))
     timings = sorted(path.glob("timing/*.json"))
-    if not runs and not timings and not [*path.glob("sweep.json"), *path.glob("sweeps/*/sweep.json")]:
+    if not runs and not timings and not (path / "sweep.json").is_file():
         raise DataError(f"{path}: expected a run directory, or the --out of `scornn reproduce` with runs in it")
     return runs, timings
 

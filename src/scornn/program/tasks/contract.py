@@ -61,8 +61,6 @@ def fingerprint(task: Task) -> dict[str, str]:
     return found
 
 
-
-
 def take(task: Task, split: str, epoch: int, step: int) -> Batch:
     """A batch of a task, of the form that was promised."""
     where = f"batch {step + 1} of {split}"
