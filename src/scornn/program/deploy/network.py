@@ -1,4 +1,4 @@
-"""Load a trained network: no sizes to retype, no files to look for, no data needed."""
+"""A trained network, ready to be used: no sizes retyped, no files looked for by hand, no data needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scornn.program.train.weights import Stored, find
 
 
 class Network(SequenceModel):
-    """The network of a run. ``task`` has its inputs and outputs, ``stored`` the origin of its weights."""
+    """The network of a run. ``task`` tells inputs and outputs, ``stored`` where the weights come from."""
 
     task: TaskForm
     stored: Stored
@@ -46,7 +46,7 @@ def load(
         weights: those that were stepped (``raw``), or their ``average``.
         best: the weights of the best evaluation rather than the newest.
         device: where to put them.
-        plugins: files with the run's own models. The file of a task is not needed.
+        plugins: files of models and tasks, where the run has some of its own. That of a task alone is not needed.
 
     Example:
         >>> network = scornn.load("runs/mnist-scornn-170-s5544")  # doctest: +SKIP
@@ -61,7 +61,7 @@ def load(
 def of(stored: Stored, device: torch.device | str = "cpu") -> Network:
     """The network that stored weights belong to."""
     config, name = stored.config, name_of(stored.config.task)
-    # Runs of earlier versions keep no form, and some tasks learn their sizes from their data.
+    # Without the form, as in runs of before it was kept: a task may know its sizes from its data alone.
     task = stored.task or TaskForm.of(name, find_task(name).kind) or TaskForm.of(name, make_task(config))
     assert task is not None
     with torch.random.fork_rng(devices=[]):  # building draws weights, which are then replaced
