@@ -235,7 +235,11 @@ def test_what_is_wrong_in_a_later_batch_is_named(
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("return Batch(x.transp", "return Batch((x if step < 2 else x.double()).transp", "batch 3 of test: expected"),
+        (
+            "return Batch(x.transp",
+            "return Batch((x if step < 2 else x.double()).transp",
+            "batch 3 of test is",
+        ),
         ('return {"loss"', 'return {"f1": (0, 0), "loss"', "measure()['f1'] counts nothing in the whole of test"),
     ],
 )

@@ -39,7 +39,7 @@ _SHOWN = 6
 
 
 def predictions(model: nn.Module, task: Speech) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Of every test utterance its index in the features, and (L - 1, 129) predicted frames, from the second on."""
+    """Index in the features and predicted frames (L - 1, 129), from the second on, of every test utterance."""
     parameter = next(model.parameters())
     training = model.training
     model.eval()

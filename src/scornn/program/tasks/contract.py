@@ -68,11 +68,11 @@ def take(task: Task, split: str, epoch: int, step: int) -> Batch:
         batch = task.batch(split, epoch, step)
         inputs, targets, m = batch.inputs, batch.targets, task.input_size
         fits = inputs.dtype == torch.float32 and inputs.dim() == 3 and inputs.shape[2] == m
-        found: Any = (type(inputs), inputs.dtype, *inputs.shape)
-        _expect(fits, task, f"inputs of {where}", found, f"a Tensor of torch.float32 (T, B, {m})")
+        found = f"{type(inputs).__name__} of {inputs.dtype}, {tuple(inputs.shape)}"
+        _expect(fits, task, f"the inputs of {where}", found, f"Tensor of torch.float32, (T, B, {m})")
         fits = targets.shape[:1] == inputs.shape[1:2] or targets.shape[:2] == inputs.shape[:2]
-        found = tuple(targets.shape)
-        _expect(fits, task, f"targets of {where}", found, f"(B, …) or (T, B, …) beside inputs {tuple(inputs.shape)}")
+        expected = f"(B, …) or (T, B, …) beside inputs {tuple(inputs.shape)}"
+        _expect(fits, task, f"the shape of the targets of {where}", tuple(targets.shape), expected)
         if batch.lengths is not None:
             checked_lengths(inputs, batch.lengths)
     return batch
