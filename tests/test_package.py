@@ -24,12 +24,12 @@ ROOMS = [
     ["nn"],
     ["optim"],
     ["program.durable"],
-    ["program.roles"],
     ["program.data"],
     ["program.tasks"],
     ["program.metrics"],
     ["program.plugins"],
     ["program.train"],
+    ["program.recipes"],
     ["program.analysis"],
     ["program.deploy"],
     ["program.report"],
@@ -102,6 +102,10 @@ def test_private_names_of_torch_stand_in_one_file() -> None:
     for path in (SOURCE / "functional.py", *(SOURCE / "ops").glob("*.py")):
         assert not private.search(path.read_text(encoding="utf-8")), path
     assert private.search((SOURCE / "torch_internals.py").read_text(encoding="utf-8"))
+
+
+def test_training_needs_nothing_of_the_record() -> None:
+    assert not imports(SOURCE / "program" / "cli" / "train.py") & {"program.report", "program.paper"}
 
 
 def test_a_module_is_read_in_one_sitting() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from scornn.program.analysis.overhead import PARTS, measure
-from scornn.program.paper.presets import resolve
+from scornn.program.recipes.presets import resolve
 from scornn.program.tasks import TASKS
 
 

@@ -163,7 +163,7 @@ def models(data: Path | None, only: str | None, progress: Any) -> dict[str, Any]
 
 
 def _config(task: str, model: str, hidden: int | None, data: Path | None, options: dict[str, Any] | None = None) -> Any:
-    from scornn.program.paper.presets import resolve
+    from scornn.program.recipes.presets import resolve
     from scornn.program.tasks import TASKS
 
     size = {} if hidden is None else {"hidden": hidden}

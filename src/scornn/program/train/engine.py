@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,14 +31,12 @@ from scornn.program import tasks
 from scornn.program.tasks import Batch, Task, TaskForm
 from scornn.program.tasks.catalogue import faults_told, foreign_file
 from scornn.program.tasks.contract import take
-from scornn.program.train.config import Average, Config, StepRule
+from scornn.program.train.config import Average, Config, ModelConfig, StepRule
 from scornn.program.train.distributed import World
+from scornn.program.train.figures import Weights
 
 Clock = Callable[[str], None]
 """Called with the name of each part of a step when that part ends."""
-
-Weights = Literal["raw", "average"]
-"""Those that are stepped, or their exponential average."""
 
 
 class Outcome(NamedTuple):
@@ -53,15 +51,18 @@ def make_task(config: Config) -> Task:
     return tasks.make(config.task, config.seed, Path(config.data) if config.data else None)
 
 
-def build_model(config: Config, task: Task | TaskForm, network: type[SequenceModel] = SequenceModel) -> SequenceModel:
+def build_model(
+    model: ModelConfig, task: Task | TaskForm, backend: str = "auto", network: type[SequenceModel] = SequenceModel
+) -> SequenceModel:
     """The network of a config, freshly drawn from the global random generator."""
-    model = config.model
     options: dict[str, Any] = dict(model.options)
-    if config.backend not in ops.BACKENDS:
-        raise UsageError(f"backend = {config.backend!r}: expected one of {', '.join(ops.BACKENDS)}")
+    if backend not in ops.BACKENDS:
+        raise UsageError(f"backend = {backend!r}: expected one of {', '.join(ops.BACKENDS)}")
+    if backend == "native" and (state := ops.backends()["native"]) != "available":
+        raise UsageError(f"backend = native: {state}; expected auto, manual or naive")
     kind = MODELS[model.name].layer if model.name in MODELS else None
     if kind is not None and "backend" in inspect.signature(kind).parameters:
-        options["backend"] = config.backend
+        options["backend"] = backend
     if kind is not None:
         _check_options(model.name, kind, model.options)
     try:
@@ -119,7 +120,7 @@ class Engine:
         random.seed(config.seed)
         np.random.seed(config.seed)  # noqa: NPY002, a layer or a library might draw from it
         torch.manual_seed(config.seed)
-        self.model = build_model(config, task).to(world.device)
+        self.model = build_model(config.model, task, config.backend).to(world.device)
         self._forward: nn.Module = self.model
         if world.size > 1:
             # step() keeps buffers alike in every process. torch has renamed the option, and warns of the old name.
