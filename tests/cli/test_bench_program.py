@@ -21,7 +21,7 @@ def test_models(shared_data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     report = json.loads(capsys.readouterr().out)
     scornn, lstm = report["models"]
     assert (scornn["model"], scornn["n"], scornn["options"]) == ("scornn", 8, {})
-    assert (lstm["model"], lstm["plain_rung"], lstm["options"]) == ("lstm", "naive", {"forget_bias": 2.0})
+    assert (lstm["model"], lstm["plain_rung"], lstm["options"]) == ("lstm", "torch", {"forget_bias": 2.0})
     assert all(0 < row["seconds"] <= row["seconds_per_step"] and row["steps"] >= 1 for row in report["models"])
     # The recurrence over 784 steps of 50 images, read in the same pass, three times over for the gradients.
     assert scornn["flops"] == pytest.approx(3 * 2 * 784 * 50 * 8 * 9, rel=0.01)

@@ -37,7 +37,7 @@ Rows = list[list[str]]
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {"eurnn": ({"capacity": 2}, {"style": "fft"})}
 """Options of the layer, for each of which the model is timed."""
 
-PLAIN = {"lstm": "naive", "gru": "naive", "goru": "naive", "urnn": "manual", "eurnn": "manual"}
+PLAIN = {"lstm": "torch", "gru": "torch", "goru": "naive", "urnn": "manual", "eurnn": "manual"}
 """The rung in PyTorch that a model ran on before the kernel had one for it; that of the LSTM is torch's own."""
 
 
