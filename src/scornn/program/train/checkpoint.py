@@ -151,7 +151,7 @@ def prune(directory: Path, keep: set[int]) -> None:
                 _delete(path)
 
 
-def clean(directory: Path) -> None:
+def remove_unfinished(directory: Path) -> None:
     """Drop the unfinished checkpoints that a kill left."""
     with durable.storage_errors(directory, "clean"):
         for entry in [*directory.glob("step-*.tmp"), *directory.glob("step-*.old")]:

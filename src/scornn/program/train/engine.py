@@ -142,7 +142,7 @@ class Engine:
         self._groups = parameter_groups(self.model, lr=rest.lr, recurrent_lr=recurrent.lr, bias=bias)
         self.parameters = [p for group in self._groups for p in group["params"]]
         steps_apart = recurrent != rest and "recurrent" not in [group["name"] for group in self._groups]
-        self.unheard = "optimizer.recurrent" if steps_apart else None
+        self.unused_rule = "optimizer.recurrent" if steps_apart else None
         """A setting that changes nothing here: the network has no parameters that it is for."""
         self._steps_per_epoch = task.num_batches("train")
         self._total = config.length(self._steps_per_epoch)

@@ -68,7 +68,6 @@ class Trainer:
 
     def attach(self, run: Run, display: Callable[[Figures], Silent] = Silent) -> None:
         """Write in this run directory from now on, and show progress on this display."""
-        run.open()
         self.run_directory = run
         self.display = display(self.display.figures)
         for text in self._unlogged:
