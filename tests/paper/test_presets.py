@@ -297,7 +297,7 @@ def test_a_time_limit_is_kept(step: float, evaluation: float) -> None:
 def test_unknown_item() -> None:
     with pytest.raises(Exception, match="did you mean fig-copying"):
         chosen("fig-copy")
-    assert len(chosen("all")) == 8
+    assert len(chosen("all")) == 7
 
 
 def test_a_part_of_a_corpus_is_allowed_by_a_flag_of_reproduce() -> None:
