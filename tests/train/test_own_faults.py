@@ -69,7 +69,7 @@ def test_a_task_that_has_changed_since_is_another_one(
     assert main(TASK) == 0
     write("first.py", '"accuracy", "max"', '"loss", "min"')
     new_process()
-    assert main(["resume", "run", "--iterations", "3", "--quiet"]) == 4
+    assert main(["resume", "run", "--plugin", "first.py", "--iterations", "3", "--quiet"]) == 4
     said = "was trained for another task: headline loss instead of accuracy; goal min instead of max"
     assert said in capsys.readouterr().err
 

@@ -356,11 +356,25 @@ def test_what_a_run_cannot_start_from(small: Small, tmp_path: Path) -> None:
     assert not (tmp_path / "second").exists()
     program.start(small(), tmp_path / "third", start_from=tmp_path / "first", quiet=True)
     shutil.rmtree(tmp_path / "third" / "checkpoints")
-    (tmp_path / "third" / "summary.json").unlink()  # written after the first checkpoint
+    (tmp_path / "third" / "summary.json").unlink()
     with pytest.raises(CheckpointError, match="train it again with --start-from"):
         resume(tmp_path / "third")
-    program.start(small(), tmp_path / "third", start_from=tmp_path / "first", quiet=True)
-    assert checkpoint.newest(tmp_path / "third" / "checkpoints", print).step == 14
+
+
+def test_a_run_from_other_weights_is_a_run_when_it_has_them(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*args: Any) -> None:
+        raise RuntimeError("killed")
+
+    start(small(), tmp_path / "first")
+    with monkeypatch.context() as patch:
+        patch.setattr("scornn.program.train.checkpoint.save", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            program.start(small(), tmp_path / "second", start_from=tmp_path / "first", quiet=True)
+    assert not (tmp_path / "second" / "config.json").exists()
+    program.start(small(), tmp_path / "second", start_from=tmp_path / "first", quiet=True)
+    assert checkpoint.newest(tmp_path / "second" / "checkpoints", print).step == 14
 
 
 def test_another_config_or_other_data_are_refused(small: Small, tmp_path: Path) -> None:
@@ -429,7 +443,7 @@ def test_a_shortened_metrics_file_is_refused(small: Small, tmp_path: Path) -> No
     start(small(), tmp_path / "run")
     (tmp_path / "run" / "metrics.jsonl").write_text("")
     with pytest.raises(CheckpointError, match=r"metrics.jsonl has 0 bytes"):
-        resume(tmp_path / "run")
+        resume(tmp_path / "run", steps=20)
 
 
 def test_a_finished_run_stays_as_it_is_or_gets_a_later_end(small: Small, bits: Bits, tmp_path: Path) -> None:

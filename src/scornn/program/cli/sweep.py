@@ -87,7 +87,7 @@ class ResumeFlags:
     trials: Annotated[int | None, option("N", "A new total.")] = None
     jobs: Annotated[int | None, option("K", "Processes at once.")] = None
     storage: Annotated[str | None, option("URL", "The database with its password, which is not written down.")] = None
-    plugin: Annotated[tuple[str, ...], option("FILE", "The sweep's Python files, if they were moved.")] = ()
+    plugin: Annotated[tuple[str, ...], option("FILE", "The sweep's Python files.")] = ()
     tensorboard: TensorBoard = "off"
     quiet: Annotated[bool, flag("Show no progress.")] = False
 
@@ -99,7 +99,7 @@ class ReportFlags:
         str, tyro.conf.arg(metavar="FILE", help="The page; with .json a small record, which report takes too.")
     ] = "sweep.html"
     storage: Annotated[str | None, option("URL", "The database with its password, which is not written down.")] = None
-    plugin: Annotated[tuple[str, ...], option("FILE", "The sweep's Python files, if they were moved.")] = ()
+    plugin: Annotated[tuple[str, ...], option("FILE", "The sweep's Python files.")] = ()
 
 
 def main(argv: list[str]) -> int:

@@ -187,7 +187,7 @@ def settings(flags: Flags) -> dict[str, Any]:
         _once(by_key, key, value, "--set")
     if "plugins" in by_key:
         raise UsageError("--set plugins: a plugin is named with --plugin FILE, which runs it")
-    loaded = plugins.load(flags.plugin) or plugins.load_remembered(file)
+    loaded = plugins.load(flags.plugin) or plugins.of_config(file)
     if loaded:
         given["plugins"] = loaded
     if flags.task is not None:

@@ -61,7 +61,7 @@ def _entry(run: Path, results: Path) -> _Entry:
     """What is to be copied of a run, or an error that says why it is no result."""
     read = read_run(run)
     with suppress(UsageError):  # a task or a model whose file is not there is called by its name
-        plugins.load_remembered(read.config)
+        plugins.of_config(read.config)
     if not read.config or not read.summary or not read.rows:
         raise DataError(
             f"{run}: expected a run with config.json, metrics.jsonl and summary.json: "

@@ -28,7 +28,7 @@ from scornn.program.train.config import Config, to_table
 from scornn.program.train.engine import Engine
 from scornn.program.train.figures import Weights
 from scornn.program.train.identity import Identity
-from scornn.program.train.run import never_began, read_config
+from scornn.program.train.run import read_config
 from scornn.program.train.weights import find
 
 _TIMING_SECONDS = 60.0
@@ -141,7 +141,7 @@ def _needs(job: _Job) -> str:
 def _train(job: _Job, request: Request, plan: dict[str, Any], overview: Overview) -> tuple[str, int]:
     path, config = request.out / "runs" / job.name, job.config
     first = path.with_name(job.begins_as) if job.begins_as else None
-    there = (path / "config.json").is_file() and not never_began(path)
+    there = (path / "config.json").is_file()
     if there:
         start = begin.label(first, find(first, weights="average")) if first else None
         _check_same(msgspec.structs.replace(config, start=start), read_config(path), path)

@@ -104,7 +104,7 @@ def make(settings: Table, over: Sequence[str], **given: Any) -> Plan:
 
 
 def load(directory: Path, files: Sequence[str] = ()) -> Plan:
-    """The plan of a sweep that is there. Its plugins are loaded: ``files``, or those that it remembers."""
+    """The plan of a sweep that is there. Its plugins are loaded: ``files``, or those that it names."""
     if not (directory / FILE).is_file():
         what = "no such directory" if not directory.exists() else f"it has no {FILE}"
         raise UsageError(
@@ -113,7 +113,7 @@ def load(directory: Path, files: Sequence[str] = ()) -> Plan:
     plan = convert(read(directory / FILE), Plan)
     if plan.storage == "journal.log":
         raise UsageError(f"{directory} is a sweep of scornn 0.2.0: go on with that version, or choose another --out")
-    loaded = plugins.load(files) or plugins.load_remembered(plan.settings)
+    loaded = plugins.of_config(plan.settings, files)
     return with_plugins(plan, loaded) if loaded else plan
 
 

@@ -93,6 +93,12 @@ class World:
             raise refused
         return answer["result"]
 
+    def on_first(self, work: Callable[[], T]) -> T | None:
+        """Do ``work`` on rank 0, whose result it is alone; every process gets its refusal."""
+        result: list[T] = []
+        self.from_first(lambda: result.append(work()))
+        return result[0] if result else None
+
     def _broadcast(self, value: Any) -> Any:
         """As JSON: torch's own broadcast of objects would unpickle what comes over the network."""
         data = json.dumps(value, default=str).encode() if self.first else b""

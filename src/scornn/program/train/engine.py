@@ -31,7 +31,7 @@ from scornn.program import tasks
 from scornn.program.tasks import Batch, Task, TaskForm
 from scornn.program.tasks.catalogue import faults_told, foreign_file
 from scornn.program.tasks.contract import take
-from scornn.program.train.config import Average, Config, StepRule
+from scornn.program.train.config import Average, Config, ModelConfig, StepRule
 from scornn.program.train.distributed import World
 from scornn.program.train.figures import Weights
 
@@ -51,18 +51,19 @@ def make_task(config: Config) -> Task:
     return tasks.make(config.task, config.seed, Path(config.data) if config.data else None)
 
 
-def build_model(config: Config, task: Task | TaskForm, network: type[SequenceModel] = SequenceModel) -> SequenceModel:
+def build_model(
+    model: ModelConfig, task: Task | TaskForm, backend: str = "auto", network: type[SequenceModel] = SequenceModel
+) -> SequenceModel:
     """The network of a config, freshly drawn from the global random generator."""
-    model = config.model
     options: dict[str, Any] = dict(model.options)
-    if config.backend not in ops.BACKENDS:
-        raise UsageError(f"backend = {config.backend!r}: expected one of {', '.join(ops.BACKENDS)}")
-    if config.backend == "native" and (state := ops.backends()["native"]) != "available":
+    if backend not in ops.BACKENDS:
+        raise UsageError(f"backend = {backend!r}: expected one of {', '.join(ops.BACKENDS)}")
+    if backend == "native" and (state := ops.backends()["native"]) != "available":
         raise UsageError(f"backend = native: {state}; expected auto, manual or naive")
     kind = MODELS[model.name].layer if model.name in MODELS else None
     if kind is not None and "backend" in inspect.signature(kind).parameters:
         # a rung that a model lacks is its naive one
-        options["backend"] = config.backend if config.backend in (*kind.BACKENDS, "native") else "naive"
+        options["backend"] = backend if backend in (*kind.BACKENDS, "native") else "naive"
     if kind is not None:
         _check_options(model.name, kind, model.options)
     try:
@@ -120,7 +121,7 @@ class Engine:
         random.seed(config.seed)
         np.random.seed(config.seed)  # noqa: NPY002, a layer or a library might draw from it
         torch.manual_seed(config.seed)
-        self.model = build_model(config, task).to(world.device)
+        self.model = build_model(config.model, task, config.backend).to(world.device)
         self._forward: nn.Module = self.model
         if world.size > 1:
             # step() keeps buffers alike in every process. torch has renamed the option, and warns of the old name.
@@ -142,7 +143,7 @@ class Engine:
         self._groups = parameter_groups(self.model, lr=rest.lr, recurrent_lr=recurrent.lr, bias=bias)
         self.parameters = [p for group in self._groups for p in group["params"]]
         steps_apart = recurrent != rest and "recurrent" not in [group["name"] for group in self._groups]
-        self.unheard = "optimizer.recurrent" if steps_apart else None
+        self.unused_rule = "optimizer.recurrent" if steps_apart else None
         """A setting that changes nothing here: the network has no parameters that it is for."""
         self._steps_per_epoch = task.num_batches("train")
         self._total = config.length(self._steps_per_epoch)

@@ -34,7 +34,7 @@ _NOT_ORTHOGONAL = 1e-3
 """‖WᵀW − I‖_F of a constrained float32 W is about n·eps; past this something is wrong."""
 
 
-def check_belongs(saved: checkpoint.Checkpoint, config: Config) -> None:
+def check_belongs(saved: checkpoint.Checkpoint, config: Config | Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another course of training."""
     changed = Identity.of(config).differences(Identity.of(saved.state["config"]), "course")
     changed.pop("device", None)  # a run may move to another one: a warning says so, with the rest of the numerics
@@ -68,7 +68,6 @@ class Trainer:
 
     def attach(self, run: Run, display: Callable[[Figures], Silent] = Silent) -> None:
         """Write in this run directory from now on, and show progress on this display."""
-        run.open()
         self.run_directory = run
         self.display = display(self.display.figures)
         for text in self._unlogged:
