@@ -301,7 +301,7 @@ def test_a_preset_is_that_of_the_length_and_size_or_the_default(given: dict[str,
 def test_unknown_item() -> None:
     with pytest.raises(Exception, match="did you mean fig-copying"):
         chosen("fig-copy")
-    assert len(chosen("all")) == 8
+    assert len(chosen("all")) == 7
 
 
 def test_a_part_of_a_corpus_is_allowed_by_a_flag_of_reproduce() -> None:

@@ -92,10 +92,10 @@ def test_no_trial_is_lost_between_two_steps_of_a_process_that_dies(sweep: Any, m
         patch.setattr(Worker, "run", lambda worker: signal.SIGTERM)
         assert sweep("--over", "seed=1,2,3", "--sampler", "random", "--trials", "3", "--out", "s", "--quiet") == 143
     study = open_sweep(Path("s")).study
-    study.add_trial(
-        create_trial(state=TrialState.RUNNING, user_attrs={"ticket": 3})
-    )  # died before it was known by name
-    study.add_trial(create_trial(state=TrialState.FAIL, user_attrs={"ticket": 4}))  # died before it was enqueued again
+    # One process died before it could write down who it was, another before it enqueued the trial again.
+    for ticket, state in ((3, TrialState.RUNNING), (4, TrialState.FAIL)):
+        lost = {"user_attrs": {"ticket": ticket}, "system_attrs": {"fixed_params": {}}}
+        study.add_trial(create_trial(state=state, **lost))
     monkeypatch.setattr("scornn.program.sweep.study.GRACE_SECONDS", 1)
     assert main(["sweep", "resume", "s", "--quiet"]) == 0
     every = open_sweep(Path("s")).all()

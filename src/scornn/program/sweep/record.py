@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,7 @@ from scornn.program import plugins
 from scornn.program.report.runs import Run, Series, finite, mapping
 from scornn.program.report.runs import read as read_run
 from scornn.program.sweep.plan import FILE, Plan, axes, with_plugins
-from scornn.program.sweep.program import named, open_sweep
+from scornn.program.sweep.program import open_sweep
 from scornn.program.sweep.space import Value
 from scornn.program.sweep.storage import DATABASE, storage_errors
 from scornn.program.sweep.study import Trials, ended, interrupted
@@ -78,7 +79,10 @@ def of(trials: Trials) -> Record:
         begun = [trial for trial in trials.all() if trial.state.name != "WAITING" or "run" in trial.user_attrs]
         importance = _importance(trials)
         made = trials.plugin_code()
-    runs = {trial.user_attrs["ticket"]: run for trial in begun if (run := _run(trials.run_path(trial))) is not None}
+    runs: dict[int, Run] = {}
+    for trial in begun:
+        with suppress(DataError):
+            runs[trial.user_attrs["ticket"]] = read_run(trials.run_path(trial))
     summary: dict[str, Any] = next((run.summary for run in runs.values() if run.summary), {})
     return Record(
         plan=trials.plan,
@@ -142,13 +146,6 @@ def _thinned(points: Points) -> Points:
     return points[::-1][::every][::-1]
 
 
-def _run(path: Path) -> Run | None:
-    try:
-        return read_run(path)
-    except DataError:
-        return None
-
-
 def _entry(trials: Trials, trial: "FrozenTrial", run: Run | None) -> Entry:
     objective, weights, state = trials.plan.objective, trials.plan.weights, trial.state.name.lower()
     stopped = trial.state.name == "WAITING" or interrupted(trial)
@@ -182,7 +179,7 @@ def _notes(begun: list["FrozenTrial"], runs: dict[int, Run], made: dict[str, lis
     if unseen:
         notes.append(f"Run directories that cannot be seen from here, of trials {', '.join(map(str, unseen))}.")
     if len(made) > 1:
-        by_code = "; ".join(f"{named(numbers)} with {code}" for code, numbers in made.items())
+        by_code = "; ".join(f"trials {', '.join(map(str, numbers))} with {code}" for code, numbers in made.items())
         notes.append(f"Made with other code of the plugins, so that their figures may not compare: {by_code}.")
     return notes
 
