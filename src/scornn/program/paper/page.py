@@ -247,8 +247,8 @@ def _others(results: Results) -> list[Section]:
     for run in results.others:
         size = f" n={run.hidden}" if run.hidden else ""
         row: dict[str, Value] = {"run": f"{look(run.model).label}{size}, {run.name}"}
-        row["last test figure"] = f"{words(run.headline, run.task)} {number(run.final(run.evaluation, run.headline))}"
-        row |= {"loss": run.final(run.evaluation, "loss"), "baseline": run.baseline, "differs in": difference(run)}
+        row["last test figure"] = f"{words(run.headline, run.task)} {number(run.final('test', run.headline))}"
+        row |= {"loss": run.final("test", "loss"), "baseline": run.baseline, "differs in": difference(run)}
         row |= {"iterations": finite(run.summary.get("steps")), "time": duration(finite(run.summary.get("seconds")))}
         rows.append(row | {"seed": str(run.config.get("seed"))})
     if not rows:
