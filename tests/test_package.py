@@ -17,6 +17,7 @@ import scornn
 SOURCE = Path(scornn.__file__).parent
 ROOMS = [
     ["errors"],
+    ["torch_internals"],
     ["functional"],
     ["ops"],
     ["nn"],

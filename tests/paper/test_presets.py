@@ -103,7 +103,6 @@ def test_every_published_figure_is_in_its_item_and_the_reverse() -> None:
         "fig-orthogonality": 2,
         "fig-gradients": 2,
         "table-timing": 14,
-        "search-copying": 0,
     }
 
 

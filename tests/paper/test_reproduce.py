@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import wave
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import scornn.program.paper.items
 from scornn.errors import DivergedError, UsageError
 from scornn.program.cli import main
 from scornn.program.paper.items import ITEMS
-from scornn.program.paper.record import BEGIN, END
 from scornn.program.paper.reproduce import reproduce
 from scornn.program.paper.scale import Request, settings
 from scornn.program.recipes.presets import presets
@@ -194,48 +191,6 @@ def test_speech_on_a_folder_is_labelled(tmp_path: Path) -> None:
     assert numbers["eval MSE (padded)"]["here"] < numbers["eval MSE (not padded)"]["here"]
     assert numbers["SegSNR"]["here"] is not None
     assert numbers["valid MSE (padded)"]["published"] == 9.26
-
-
-def test_a_search_from_its_sweep_to_the_record(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, results = tmp_path / "out", tmp_path / "results"
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    another = f"{BEGIN}\nthe table of another record\n{END}\n"
-    Path("README.md").write_text(another)
-    command = ["reproduce", "search-copying", "--out", str(out), "--quiet"]
-    assert main(command) == 0
-    trials = sorted((out / "sweeps" / "search-copying" / "trials").iterdir())
-    assert len(trials) == 3  # n = 8: a tenth of it is 0, which is among them
-    before = {path: path.stat().st_mtime_ns for path in out.glob("sweeps/*/trials/*/summary.json")}
-    assert main(command) == 0
-    assert {path: path.stat().st_mtime_ns for path in out.glob("sweeps/*/trials/*/summary.json")} == before
-    page = (out / "page.html").read_text()
-    assert "4 of 4 trials of 4 iterations, n\xa0=\xa08, T\xa0=\xa020. Best here: ρ" in page
-    assert "Over each pair of keys" in page
-    assert "Beyond the paper" not in page  # its trials are no runs of their own
-    assert main(["reproduce", "record", str(out), "--out", str(results)]) == 2
-    assert "of the scale smoke: they are no result" in capsys.readouterr().err
-    assert main(["reproduce", "record", str(out / "sweeps" / "search-copying"), "--out", str(results)]) == 0
-    assert Path("README.md").read_text() == another  # a record's README stands beside it
-    assert (results / "sweeps" / "search-copying.json").stat().st_size < 20_000
-    assert "| [search-copying](sweeps/search-copying.json) | 4 |" in (results / "README.md").read_text()
-    assert main(["reproduce", "page", "--from", str(results), "--out", str(tmp_path / "page.html")]) == 0
-    assert "4 of 4 trials of 4 iterations" in (tmp_path / "page.html").read_text()
-    assert main([*command, "--only", ROWS[0]]) == 2
-
-
-def test_a_search_among_others_is_missing_where_optuna_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    assert main(["reproduce", "search-copying", "--out", str(tmp_path / "a")]) == 2
-    assert "a sweep needs optuna: pip install optuna" in capsys.readouterr().err
-    monkeypatch.setattr(scornn.program.paper.items, "ITEMS", {"search-copying": ITEMS["search-copying"]})
-    monkeypatch.setitem(scornn.program.paper.items.ITEMS, "fig-gradients", ITEMS["fig-gradients"])
-    assert main(["reproduce", "all", "--out", str(tmp_path / "b")]) == 0
-    assert "search-copying: missing: a sweep needs optuna" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ CHECKPOINT = STORED / "checkpoints" / "step-4"
 @pytest.mark.parametrize("weights", ["raw", "average"])
 def test_it_loads(path: Path, weights: str) -> None:
     network = scornn.load(path, weights=weights)
-    assert (network.task.name, network.stored.step, network.stored.config.seed) == ("copying", 4, 7)
+    assert (network.task.name, network.stored.step, network.stored.config["seed"]) == ("copying", 4, 7)
     assert network(torch.randn(5, 2, 10)).shape == (5, 2, 9)
 
 

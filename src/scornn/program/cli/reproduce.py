@@ -1,7 +1,6 @@
 """Reproduce tables and figures of the paper, and set them beside what was published.
 
-ITEM is fig-copying, fig-adding, table-mnist, table-timit, fig-orthogonality, fig-gradients, table-timing,
-search-copying or all.
+ITEM is fig-copying, fig-adding, table-mnist, table-timit, fig-orthogonality, fig-gradients, table-timing or all.
 Interrupted, the same command goes on where it stopped; what is finished is not run again. OUT then holds page.html,
 numbers.json and the runs themselves.
 
@@ -26,18 +25,12 @@ Examples:
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import tyro
 
 from scornn.errors import DataError, DivergedError, UsageError
 from scornn.program.cli._options import absolute, at_least_one, flag, option, parse, waiting, write_page
-
-if TYPE_CHECKING:
-    from scornn.program.paper.items import Item
-    from scornn.program.paper.scale import Request
-    from scornn.program.report.page import Section
-    from scornn.program.sweep.program import Result
 
 
 @dataclass(frozen=True)
@@ -96,14 +89,8 @@ def _reproduce(flags: Flags) -> int:
         quiet=flags.quiet,
     )
     outcome = reproduce(items, request)
-    failed = 0
-    for item in items:
-        if item.kind == "search" and not outcome.signal and not request.only:
-            searched = _search(item, request, outcome.missing, alone=len(items) == 1)
-            if searched is not None:
-                outcome.signal, failed = searched.signal, searched.exit_code
     shown = [ITEMS[name] for name in outcome.items]
-    write(collect(out), out, shown, _searches(out))
+    write(collect(out), out, shown)
     if not flags.quiet:
         print(f"see: {out / 'page.html'}")
     if outcome.signal:
@@ -119,7 +106,7 @@ def _reproduce(flags: Flags) -> int:
                 ". TIMIT is licensed (LDC93S1); with --corpus iban or folder it runs on open speech, labelled as such"
             )
         raise DataError(said)
-    return failed
+    return 0
 
 
 def _seeds(flags: Flags) -> tuple[int, ...]:
@@ -128,29 +115,6 @@ def _seeds(flags: Flags) -> tuple[int, ...]:
     if flags.seed and flags.seeds is not None:
         raise UsageError(f"--seeds {flags.seeds} and --seed {flags.seed[0]}: give one of them")
     return tuple(dict.fromkeys(flags.seed)) or tuple(range(SEED, SEED + (flags.seeds or 1)))
-
-
-def _search(item: "Item", request: "Request", missing: dict[str, str], *, alone: bool) -> "Result | None":
-    """Among others, an item that needs what is not installed is missing, and no more than that."""
-    from scornn.program.sweep import search
-    from scornn.program.sweep.storage import require_optuna
-
-    try:
-        require_optuna()
-    except UsageError as error:
-        if alone:
-            raise
-        missing[item.name] = str(error)
-        print(f"{item.name}: missing: {error}")
-        return None
-    return search.run(item, request)
-
-
-def _searches(directory: Path) -> dict[str, list["Section"]]:
-    from scornn.program.paper.items import ITEMS
-    from scornn.program.sweep import search
-
-    return {name: search.sections(item, directory) for name, item in ITEMS.items() if item.kind == "search"}
 
 
 def _record(flags: Flags) -> int:
@@ -169,6 +133,6 @@ def _page(flags: Flags) -> int:
         from scornn.program.paper.page import render
         from scornn.program.paper.results import collect
 
-        text = render(collect(Path(flags.source)), searches=_searches(Path(flags.source)))
+        text = render(collect(Path(flags.source)))
     write_page(flags.out or "page.html", text)
     return 0

@@ -49,9 +49,7 @@ class Flags:
     ] = None
     model: Annotated[str | None, option("NAME", "The layer; scornn unless told otherwise.")] = None
     hidden: Annotated[str | None, option("N", "State size n.")] = None
-    rho: Annotated[
-        str | None, option("R", "How many entries of D are -1: 0 to n, a fraction such as n/2, or auto.")
-    ] = None
+    rho: Annotated[str | None, option("R", "How many entries of D are -1: 0 to n, or a fraction such as n/2.")] = None
     length: Annotated[str | None, option("T", "Length T of copying and adding.")] = None
     iterations: Annotated[str | None, option("N", "Train for N steps.")] = None
     epochs: Annotated[str | None, option("N", "Train for N epochs.")] = None
@@ -116,20 +114,15 @@ def main(argv: list[str]) -> int:
     flags = parse(Flags, argv, "train", __doc__)
 
     from scornn.program.recipes.presets import resolve
-    from scornn.program.sweep.rho import AUTO, KEY, settle
     from scornn.program.train.program import start
     from scornn.program.train.progress import tell
     from scornn.program.train.tables import lookup
 
     given = settings(flags)
-    if flags.start_from is not None and lookup(given, KEY) == AUTO:
-        raise UsageError("--rho auto: the weights of --start-from have their D; expected its rho, or none")
-    table, chosen = settle(given)
-    config, origin = resolve(table)
-    config = looking_often(config, table)
-    if not flags.quiet and os.environ.get("RANK", "0") == "0":
-        for line in filter(None, (chosen, origin)):
-            tell(filled(line))
+    config, origin = resolve(given)
+    config = looking_often(config, given)
+    if origin and not flags.quiet and os.environ.get("RANK", "0") == "0":
+        tell(filled(origin))
     result = start(
         config,
         Path(flags.out) if flags.out else None,
@@ -194,7 +187,7 @@ def settings(flags: Flags) -> dict[str, Any]:
         _once(by_key, key, value, "--set")
     if "plugins" in by_key:
         raise UsageError("--set plugins: a plugin is named with --plugin FILE, which runs it")
-    loaded = plugins.load(flags.plugin) or plugins.load_remembered(file)
+    loaded = plugins.load(flags.plugin) or plugins.of_config(file)
     if loaded:
         given["plugins"] = loaded
     if flags.task is not None:

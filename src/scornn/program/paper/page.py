@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from scornn.nn.catalogue import look
@@ -31,25 +31,21 @@ from scornn.program.report.page import (
 from scornn.program.report.runs import Run, finite, mapping
 from scornn.program.report.settings import explain
 
-Searches = Mapping[str, Sequence[Section]]
-_NONE: Searches = {}
 _TITLE = "Orthogonal recurrent networks with the scaled Cayley transform: published and here"
 
 
-def render(results: Results, items: Sequence[Item] = tuple(ITEMS.values()), searches: Searches = _NONE) -> str:
-    """The page as text; ``searches`` are the sections of the items that are no rows but sweeps, by their names."""
-    rows = any(item.kind != "search" for item in items)
-    sections: list[Section] = [_verdicts(results, items)] if rows else []
+def render(results: Results, items: Sequence[Item] = tuple(ITEMS.values())) -> str:
+    """The page as text."""
+    sections: list[Section] = [_verdicts(results, items)]
     for item in items:
-        own = _item(item, results) if item.kind != "search" else searches.get(item.name) or [Prose([item.caption])]
-        sections += [Heading(f"{item.title} ({item.source})", 2, item.name), *own]
+        sections += [Heading(f"{item.title} ({item.source})", 2, item.name), *_item(item, results)]
     sections += [*_others(results), *_provenance(results)]
     smoke = "Smoke: small networks, trained for a few steps to see that everything runs. Its figures mean nothing. "
     lead = smoke * results.smoke + (
         f"{counted(results, items)} A verdict is derived from the runs alone: what they reached, and in how much of "
         "the paper's protocol. Figures in bold are finished and can be compared, the better of two."
     )
-    return page.render(_TITLE, sections, lead=lead if rows else "")
+    return page.render(_TITLE, sections, lead=lead)
 
 
 def counted(results: Results, items: Sequence[Item] = tuple(ITEMS.values())) -> str:
@@ -70,18 +66,16 @@ def counted(results: Results, items: Sequence[Item] = tuple(ITEMS.values())) -> 
     return " ".join(sentences)
 
 
-def write(
-    results: Results, out: Path, items: Sequence[Item] = tuple(ITEMS.values()), searches: Searches = _NONE
-) -> None:
+def write(results: Results, out: Path, items: Sequence[Item] = tuple(ITEMS.values())) -> None:
     """``page.html`` and ``numbers.json``."""
     durable.make_directory(out)
-    durable.write_text(out / "page.html", render(results, items, searches))
+    durable.write_text(out / "page.html", render(results, items))
     durable.write_json(out / "numbers.json", records(results, items))
 
 
 def _verdicts(results: Results, items: Sequence[Item]) -> Table:
     rows: list[dict[str, Value]] = []
-    for item in (item for item in items if item.kind != "search"):
+    for item in items:
         counts = Counter(n.verdict for n in results.numbers(item) if n.published)
         row: dict[str, Value] = {"item": f"{item.title} ({item.source})"}
         rows.append(row | {word: counts[word] or None for word in verdict.VERDICTS})

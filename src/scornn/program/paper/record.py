@@ -61,7 +61,7 @@ def _entry(run: Path, results: Path) -> _Entry:
     """What is to be copied of a run, or an error that says why it is no result."""
     read = read_run(run)
     with suppress(UsageError):  # a task or a model whose file is not there is called by its name
-        plugins.load_remembered(read.config)
+        plugins.of_config(read.config)
     if not read.config or not read.summary or not read.rows:
         raise DataError(
             f"{run}: expected a run with config.json, metrics.jsonl and summary.json: "
@@ -202,7 +202,7 @@ def files_of(path: Path) -> tuple[list[Path], list[Path]]:
         return [path], []
     runs = sorted(p.parent for p in path.glob("runs/*/summary.json"))
     timings = sorted(path.glob("timing/*.json"))
-    if not runs and not timings and not [*path.glob("sweep.json"), *path.glob("sweeps/*/sweep.json")]:
+    if not runs and not timings and not (path / "sweep.json").is_file():
         raise DataError(f"{path}: expected a run directory, or the --out of `scornn reproduce` with runs in it")
     return runs, timings
 

@@ -77,7 +77,7 @@ class PixelMnist(Task):
             "valid": (self._pixels(train[valid]), train_labels[valid]),
             "test": (self._pixels(images.test_images[test]), images.test_labels[test]),
         }
-        self._fingerprint = images.fingerprint
+        self.sources = images.fingerprint
 
     def _pixels(self, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
         pixels = images.reshape(-1, PIXELS)
@@ -105,6 +105,3 @@ class PixelMnist(Task):
         total, count = self.loss(outputs, batch)
         right = outputs.argmax(dim=-1) == batch.targets
         return {"loss": (total.item(), count), "accuracy": (float(right.sum()), count)}
-
-    def fingerprint(self) -> dict[str, str]:
-        return dict(self._fingerprint)

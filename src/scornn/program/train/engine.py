@@ -31,7 +31,7 @@ from scornn.program import tasks
 from scornn.program.tasks import Batch, Task, TaskForm
 from scornn.program.tasks.catalogue import faults_told, foreign_file
 from scornn.program.tasks.contract import take
-from scornn.program.train.config import Average, Config, StepRule
+from scornn.program.train.config import Average, Config, ModelConfig, StepRule
 from scornn.program.train.distributed import World
 from scornn.program.train.figures import Weights
 
@@ -51,16 +51,18 @@ def make_task(config: Config) -> Task:
     return tasks.make(config.task, config.seed, Path(config.data) if config.data else None)
 
 
-def build_model(config: Config, task: Task | TaskForm, network: type[SequenceModel] = SequenceModel) -> SequenceModel:
+def build_model(
+    model: ModelConfig, task: Task | TaskForm, backend: str = "auto", network: type[SequenceModel] = SequenceModel
+) -> SequenceModel:
     """The network of a config, freshly drawn from the global random generator."""
-    model = config.model
     options: dict[str, Any] = dict(model.options)
-    if config.backend not in ops.BACKENDS:
-        raise UsageError(f"backend = {config.backend!r}: expected one of {', '.join(ops.BACKENDS)}")
+    if backend not in ops.BACKENDS:
+        raise UsageError(f"backend = {backend!r}: expected one of {', '.join(ops.BACKENDS)}")
+    if backend == "native" and (state := ops.backends()["native"]) != "available":
+        raise UsageError(f"backend = native: {state}; expected auto, manual or naive")
     kind = MODELS[model.name].layer if model.name in MODELS else None
     if kind is not None and "backend" in inspect.signature(kind).parameters:
-        # a rung that a model lacks is its naive one
-        options["backend"] = config.backend if config.backend in (*kind.BACKENDS, "native") else "naive"
+        options["backend"] = backend
     if kind is not None:
         _check_options(model.name, kind, model.options)
     try:
@@ -118,7 +120,7 @@ class Engine:
         random.seed(config.seed)
         np.random.seed(config.seed)  # noqa: NPY002, a layer or a library might draw from it
         torch.manual_seed(config.seed)
-        self.model = build_model(config, task).to(world.device)
+        self.model = build_model(config.model, task, config.backend).to(world.device)
         self._forward: nn.Module = self.model
         if world.size > 1:
             # step() keeps buffers alike in every process. torch has renamed the option, and warns of the old name.

@@ -34,7 +34,7 @@ _NOT_ORTHOGONAL = 1e-3
 """‖WᵀW − I‖_F of a constrained float32 W is about n·eps; past this something is wrong."""
 
 
-def check_belongs(saved: checkpoint.Checkpoint, config: Config) -> None:
+def check_belongs(saved: checkpoint.Checkpoint, config: Config | Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another course of training."""
     changed = Identity.of(config).differences(Identity.of(saved.state["config"]), "course")
     changed.pop("device", None)  # a run may move to another one: a warning says so, with the rest of the numerics

@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from scornn.program.train.figures import Weights
 from scornn.program.train.identity import differences, in_words
 from scornn.program.train.loop import Trainer
 from scornn.program.train.progress import Figures, Shown, Silent
-from scornn.program.train.run import Run, has_results, never_began, no_way_on, place, read_config
+from scornn.program.train.run import Run, has_results, never_began, no_way_on, place, read_config, with_plugins
 from scornn.program.train.weights import Stored
 from scornn.program.train.weights import find as find_weights
 
@@ -131,7 +131,7 @@ def evaluate(
         raise UsageError(f"--audio rebuilds speech, but {path} is a run of {task.name}")
     if saved.data and (other := differences(saved.data, fingerprint(task))):
         progress.warn(f"evaluated on other data than {path} was trained on: {'; '.join(in_words(other))}")
-    if saved.plugins not in (None, code := plugin_files.digest(saved.config.plugins)):
+    if saved.plugins not in (None, code := plugin_files.digest(saved.config.get("plugins") or ())):
         progress.warn(f"evaluated with other code than {path} was trained with: {code} instead of {saved.plugins}")
     result: dict[str, Any] = {
         "run": str(path),
@@ -160,8 +160,8 @@ def load(
 
     ``path`` may also be what else holds weights: a recorded result, a checkpoint, a file of `scornn export`.
     """
-    found = find_weights(path, best=best, weights=weights, plugins=plugins)
-    config = found.config
+    found = find_weights(path, best=best, weights=weights)
+    config = build(with_plugins(found.config, plugins))
     if data is not None:
         config = msgspec.structs.replace(config, data=str(data))
     if _lacks_device(config):
@@ -177,7 +177,7 @@ def load(
             raise DataError(f"{here} of another kind than {path} was trained on: {', '.join(in_words(other))}")
     engine = Engine(config, task)
     found.put_into(engine.model)
-    return task, engine, found
+    return task, engine, replace(found, config=to_table(config))
 
 
 def _task(config: Config) -> tasks.Task:
@@ -211,7 +211,7 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_bo
 
     with ExitStack() as stack:
         step = trainer.world.from_first(hold)
-        saved = None if step is None else checkpoint.at(path / "checkpoints", step)
+        saved = None if step is None else checkpoint.load(path / "checkpoints" / f"step-{step}")
         if saved is not None:
             trainer.resume(saved)
             if trainer.finished and trainer.world.from_first(lambda: run is not None and run.is_settled(saved.step)):

@@ -34,7 +34,7 @@ def label(config: Config) -> str:
 
 
 def read_config(path: Path, files: Sequence[str] = ()) -> Config:
-    """The config of an existing run. Its plugins are loaded: ``files``, or those that it remembers."""
+    """The config of an existing run. Its plugins are loaded: ``files``, or those that it names."""
     return build(with_plugins(read_table(path), files))
 
 
@@ -53,8 +53,8 @@ def read_table(path: Path) -> Table:
 
 
 def with_plugins(table: Mapping[str, Any], files: Sequence[str]) -> Table:
-    """What a config holds, with its plugins loaded: ``files``, or those that it remembers."""
-    return {**table, "plugins": plugins.load(files) or plugins.load_remembered(table)}
+    """What a config holds, with its plugins loaded: ``files``, or those that it names."""
+    return {**table, "plugins": plugins.of_config(table, files)}
 
 
 def place(config: Config, out: Path | None, *, join: bool = False) -> tuple[Path, bool]:
@@ -170,7 +170,7 @@ class Run:
 
     def is_settled(self, step: int) -> bool:
         """Whether the run ended at this step and nothing is left to mend."""
-        return _is_finished(self.path, step) and not checkpoint.replaced(self.checkpoints)
+        return _is_finished(self.path, step)
 
     def check_metrics(self, size: int) -> None:
         """Refuse a metrics file that is shorter than it was when a checkpoint was made."""
