@@ -106,8 +106,7 @@ def _table(item: Item, results: Results, numbers: list[Number]) -> list[Section]
         row: dict[str, Value] = {"row": results.label(n.preset, problem=item.kind == "training")}
         if several:
             row["figure"] = n.measure
-        row |= {"here": _here(n), "averaged weights": _averaged(n), "published": _published(n)}
-        row["verdict"] = n.verdict
+        row |= _figures(n)
         if item.name != "table-timit":
             for more in (m for m in numbers if m.preset is n.preset and not m.published and _beside(m, n)):
                 row[more.measure.replace("start, ", "").replace("trained, ", "")] = spread(more.values)
@@ -128,14 +127,12 @@ def _beside(more: Number, n: Number) -> bool:
     return more.measure.partition(", t")[0] == n.measure.partition(", t")[0] or more.item != "fig-gradients"
 
 
-def _here(n: Number) -> Value:
-    said = spread(n.values)
-    return Cell(said) if n.complete and not n.by_average else said
-
-
-def _averaged(n: Number) -> Value:
-    said = spread(n.averaged)
-    return Cell(said) if n.complete and n.by_average else said
+def _figures(n: Number) -> dict[str, Value]:
+    """What came out, the better of two in bold, what was published, and the verdict."""
+    said = {"here": spread(n.values), "averaged weights": spread(n.averaged)}
+    better = "averaged weights" if n.by_average else "here"
+    cells: dict[str, Value] = {key: Cell(v) if n.complete and key == better else v for key, v in said.items()}
+    return cells | {"published": _published(n), "verdict": n.verdict}
 
 
 def _published(n: Number) -> str | float:
@@ -165,8 +162,7 @@ def _beyond(item: Item, results: Results) -> list[Section]:
     rows: list[dict[str, Value]] = []
     for n in results.numbers(item, beyond=True):
         if n.values and n.published:
-            row: dict[str, Value] = {"row": results.label(n.preset, problem=True), "here": _here(n)}
-            row |= {"averaged weights": _averaged(n), "published": _published(n), "verdict": n.verdict}
+            row: dict[str, Value] = {"row": results.label(n.preset, problem=True), **_figures(n)}
             rows.append(row | {"differs in": n.preset.beyond, "how": n.budget, "parameters": n.parameters})
     text = ["verdict", "differs in", "how", *_words(rows)]
     return [page.table("Beyond the paper: the same problem, set otherwise", rows, text=text)] if rows else []

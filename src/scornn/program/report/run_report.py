@@ -207,7 +207,7 @@ def _settings_table(problem: Problem) -> list[Section]:
     runs = problem.runs
     if not any(run.config for run in runs):
         return []
-    flat = [_heard(flatten(run.config)) for run in runs]
+    flat = [_without_unused_flavours(flatten(run.config)) for run in runs]
     differ = sorted(differing(runs), key=lambda key: (key not in _FIRST, key.startswith("task.")))
     sections: list[Section] = []
     if differ:
@@ -221,7 +221,7 @@ def _settings_table(problem: Problem) -> list[Section]:
     return sections
 
 
-def _heard(config: dict[str, str]) -> dict[str, str]:
+def _without_unused_flavours(config: dict[str, str]) -> dict[str, str]:
     """A config without the flavours of rules that have none, which every config.json has."""
     return {
         key: value
