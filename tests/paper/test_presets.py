@@ -14,7 +14,7 @@ from scornn.errors import UsageError
 from scornn.nn.catalogue import parameter_count
 from scornn.program.paper import match
 from scornn.program.paper.items import ITEMS, chosen
-from scornn.program.paper.scale import Request, settings
+from scornn.program.paper.reproduce import Request, settings
 from scornn.program.recipes.presets import choose, presets, resolve
 from scornn.program.tasks import Batch, Task
 from scornn.program.train.config import Average, build, to_table
@@ -131,8 +131,8 @@ def test_plain_settings_name_no_rate_of_what_a_model_has_not() -> None:
     for task in ("arrays", "copying"):  # of the paper's problems too, by scoRNN's settings
         gru, _ = resolve({"task": {"name": task}, "model": {"name": "gru"}})
         assert gru.optimizer.recurrent == gru.optimizer.rest
-    for value, said in ((None, "null"), (3, "3"), ("adam", '"adam"')):
-        with pytest.raises(UsageError, match=f"optimizer = {said}: expected a table"):
+    for value in (None, 3, "adam"):
+        with pytest.raises(UsageError, match=r"optimizer.*: expected"):
             resolve({**table, "optimizer": value})
 
 
@@ -276,7 +276,7 @@ def test_a_preset_is_that_of_the_length_and_size_or_the_default(given: dict[str,
 def test_unknown_item() -> None:
     with pytest.raises(Exception, match="did you mean fig-copying"):
         chosen("fig-copy")
-    assert len(chosen("all")) == 8
+    assert len(chosen("all")) == 7
 
 
 def test_a_part_of_a_corpus_is_allowed_by_a_flag_of_reproduce() -> None:

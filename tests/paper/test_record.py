@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -22,9 +21,8 @@ from scornn.program.cli import main
 from scornn.program.paper import figures, match, record, tables, verdict
 from scornn.program.paper import page as reproduction
 from scornn.program.paper.items import ITEMS, Item
-from scornn.program.paper.reproduce import reproduce
+from scornn.program.paper.reproduce import Request, reproduce
 from scornn.program.paper.results import collect, records, spread
-from scornn.program.paper.scale import Request
 from scornn.program.recipes.presets import presets
 from scornn.program.train import checkpoint
 
@@ -164,9 +162,6 @@ def test_a_run_of_a_model_of_ones_own_is_recorded(
         "@model('of-the-record')\nclass Mine(ScoRNN):\n    pass\n"
     )
     named = plugins.load([str(plugin)])
-    del MODELS["of-the-record"]  # as in a new process
-    for module in [module for module in sys.modules if module.startswith("scornn_plugin_")]:
-        del sys.modules[module]
     for name, files in (("there", named), ("gone", [str(tmp_path / "gone.py")])):
         config = whole("copying-1000-scornn-190", plugins=files, name=name)
         config["model"] = {**config["model"], "name": "of-the-record" if name == "there" else "nobodys"}
