@@ -204,14 +204,6 @@ def test_runs_of_two_versions_are_seeds_of_one_setting(tmp_path, runs):
     assert [(setting.label, len(setting.runs)) for setting in settings] == [("scoRNN n=190", 2)]
 
 
-def test_a_copy_of_a_run_is_no_second_seed(tmp_path, runs):
-    first = runs.make(tmp_path / "first", runs.config(seed=1), steps=100)
-    shutil.copytree(first, tmp_path / "second")
-    page = report([tmp_path])
-    assert "standard deviation" not in page
-    assert f"{tmp_path / 'second'} is a copy of it and is left out" in page
-
-
 def test_a_seed_that_ran_twice_is_two_runs_and_not_two_seeds(tmp_path, runs):
     for name, steps in (("first", 100), ("second", 200)):
         runs.make(tmp_path / name, runs.config(seed=1), steps=steps)

@@ -132,10 +132,11 @@ def _figures(n: Number) -> dict[str, Value]:
     said = {"here": spread(n.values), "averaged weights": spread(n.averaged)}
     better = "averaged weights" if n.by_average else "here"
     cells: dict[str, Value] = {key: Cell(v) if n.complete and key == better else v for key, v in said.items()}
-    return cells | {"published": _published(n), "verdict": n.verdict}
+    return cells | {"published": published(n), "verdict": n.verdict}
 
 
-def _published(n: Number) -> str | float:
+def published(n: Number) -> str | float:
+    """What was published: a number, or what a curve is said to do."""
     assert n.published is not None
     if n.published.value is None:
         return n.published.text
@@ -190,7 +191,7 @@ def _not_run(item: Item, results: Results, numbers: list[Number]) -> list[Sectio
     lines = []
     for n in absent:
         figure = f", {n.measure}" if several else ""
-        lines.append(f"{results.label(n.preset, problem=item.kind == 'training')}{figure}: {number(_published(n))}")
+        lines.append(f"{results.label(n.preset, problem=item.kind == 'training')}{figure}: {number(published(n))}")
     return [Details(f"Not run: {len(absent)} of {len(known)} published figures", "\n".join(lines))] if lines else []
 
 

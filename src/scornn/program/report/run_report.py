@@ -14,7 +14,7 @@ from scornn.program import plugins
 from scornn.program.report import curves, figures, page, spectrum, speech, style
 from scornn.program.report.curves import Axis, Curve, Panel
 from scornn.program.report.page import Section, Value, duration, number, words
-from scornn.program.report.runs import Run, distinct, find, finite, read
+from scornn.program.report.runs import Run, find, finite, read
 from scornn.program.report.settings import Problem, Setting, differing, explain, flatten, problems, setting_name
 
 _MOST_SPECTRA = 12
@@ -23,7 +23,7 @@ _FIRST = ("model.name", "model.hidden")
 
 def report(paths: Iterable[str | os.PathLike[str]], *, title: str = "", utterances: int = speech.UTTERANCES) -> str:
     """The page for run directories, or directories of them, as text."""
-    runs = distinct(read(path) for path in find(paths))
+    runs = [read(path) for path in find(paths)]
     for run in runs:
         with suppress(UsageError):  # a task or a model whose file is not there is called by its name
             plugins.of_config(run.config)

@@ -6,7 +6,7 @@ Whatever is missing or damaged becomes a note for the page; only a path that hol
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
@@ -189,17 +189,6 @@ def read(path: str | os.PathLike[str]) -> Run:
     if unbounded:
         notes.append(f"{unbounded} measured losses are not finite and not drawn")
     return Run(path, config, summary, rows, tuple(notes))
-
-
-def distinct(runs: Iterable[Run]) -> list[Run]:
-    """Each run once: of copies the first, with a note that names the others."""
-    kept: dict[str, Run] = {}
-    for run in runs:
-        said = json.dumps([run.config, run.summary, run.rows], sort_keys=True) if run.rows else str(run.path)
-        first = kept.setdefault(said, run)
-        if first is not run:
-            kept[said] = replace(first, notes=(*first.notes, f"{run.path} is a copy of it and is left out"))
-    return list(kept.values())
 
 
 def _read_lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
