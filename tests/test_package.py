@@ -105,7 +105,7 @@ def test_private_names_of_torch_stand_in_one_file() -> None:
 
 
 def test_training_needs_nothing_of_the_record() -> None:
-    assert not imports(SOURCE / "program" / "cli" / "train.py") & {"program.report", "program.paper"}
+    assert not imports(SOURCE / "program" / "cli" / "train.py") & {"program.report", "program.paper", "program.sweep"}
 
 
 def test_a_module_is_read_in_one_sitting() -> None:

@@ -71,9 +71,8 @@ def main(argv: list[str]) -> int:
 def _reproduce(flags: Flags) -> int:
     from scornn.program.paper.items import ITEMS, chosen
     from scornn.program.paper.page import write
-    from scornn.program.paper.reproduce import reproduce
+    from scornn.program.paper.reproduce import Request, reproduce
     from scornn.program.paper.results import collect
-    from scornn.program.paper.scale import Request
 
     items = chosen(flags.item)
     out = Path(flags.out or f"reproduction/{flags.scale}")

@@ -106,8 +106,7 @@ def _table(item: Item, results: Results, numbers: list[Number]) -> list[Section]
         row: dict[str, Value] = {"row": results.label(n.preset, problem=item.kind == "training")}
         if several:
             row["figure"] = n.measure
-        row |= {"here": _here(n), "averaged weights": _averaged(n), "published": _published(n)}
-        row["verdict"] = n.verdict
+        row |= _figures(n)
         if item.name != "table-timit":
             for more in (m for m in numbers if m.preset is n.preset and not m.published and _beside(m, n)):
                 row[more.measure.replace("start, ", "").replace("trained, ", "")] = spread(more.values)
@@ -128,17 +127,16 @@ def _beside(more: Number, n: Number) -> bool:
     return more.measure.partition(", t")[0] == n.measure.partition(", t")[0] or more.item != "fig-gradients"
 
 
-def _here(n: Number) -> Value:
-    said = spread(n.values)
-    return Cell(said) if n.complete and not n.by_average else said
+def _figures(n: Number) -> dict[str, Value]:
+    """What came out, the better of two in bold, what was published, and the verdict."""
+    said = {"here": spread(n.values), "averaged weights": spread(n.averaged)}
+    better = "averaged weights" if n.by_average else "here"
+    cells: dict[str, Value] = {key: Cell(v) if n.complete and key == better else v for key, v in said.items()}
+    return cells | {"published": published(n), "verdict": n.verdict}
 
 
-def _averaged(n: Number) -> Value:
-    said = spread(n.averaged)
-    return Cell(said) if n.complete and n.by_average else said
-
-
-def _published(n: Number) -> str | float:
+def published(n: Number) -> str | float:
+    """What was published: a number, or what a curve is said to do."""
     assert n.published is not None
     if n.published.value is None:
         return n.published.text
@@ -165,8 +163,7 @@ def _beyond(item: Item, results: Results) -> list[Section]:
     rows: list[dict[str, Value]] = []
     for n in results.numbers(item, beyond=True):
         if n.values and n.published:
-            row: dict[str, Value] = {"row": results.label(n.preset, problem=True), "here": _here(n)}
-            row |= {"averaged weights": _averaged(n), "published": _published(n), "verdict": n.verdict}
+            row: dict[str, Value] = {"row": results.label(n.preset, problem=True), **_figures(n)}
             rows.append(row | {"differs in": n.preset.beyond, "how": n.budget, "parameters": n.parameters})
     text = ["verdict", "differs in", "how", *_words(rows)]
     return [page.table("Beyond the paper: the same problem, set otherwise", rows, text=text)] if rows else []
@@ -194,7 +191,7 @@ def _not_run(item: Item, results: Results, numbers: list[Number]) -> list[Sectio
     lines = []
     for n in absent:
         figure = f", {n.measure}" if several else ""
-        lines.append(f"{results.label(n.preset, problem=item.kind == 'training')}{figure}: {number(_published(n))}")
+        lines.append(f"{results.label(n.preset, problem=item.kind == 'training')}{figure}: {number(published(n))}")
     return [Details(f"Not run: {len(absent)} of {len(known)} published figures", "\n".join(lines))] if lines else []
 
 
@@ -241,8 +238,8 @@ def _others(results: Results) -> list[Section]:
     for run in results.others:
         size = f" n={run.hidden}" if run.hidden else ""
         row: dict[str, Value] = {"run": f"{look(run.model).label}{size}, {run.name}"}
-        row["last test figure"] = f"{words(run.headline, run.task)} {number(run.final(run.evaluation, run.headline))}"
-        row |= {"loss": run.final(run.evaluation, "loss"), "baseline": run.baseline, "differs in": difference(run)}
+        row["last test figure"] = f"{words(run.headline, run.task)} {number(run.final('test', run.headline))}"
+        row |= {"loss": run.final("test", "loss"), "baseline": run.baseline, "differs in": difference(run)}
         row |= {"iterations": finite(run.summary.get("steps")), "time": duration(finite(run.summary.get("seconds")))}
         rows.append(row | {"seed": str(run.config.get("seed"))})
     if not rows:

@@ -9,6 +9,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,13 +28,11 @@ from scornn.program.report import spectrum
 from scornn.program.report.runs import finite, mapping
 from scornn.program.report.runs import read as read_run
 from scornn.program.tasks import catalogue
-from scornn.program.train import weights as stored
 from scornn.program.train.progress import warn
 
 LARGEST = 200_000
 """Bytes of the largest file of metrics."""
 BEGIN, END = "<!-- results: written by `scornn reproduce record` -->", "<!-- end of results -->"
-_WEIGHTS = (stored.FILE, f"{stored.FILE}.md")
 _MEASURED = ("gradients.json", "audio/scores.json")
 
 
@@ -45,15 +44,12 @@ class _Entry:
     files: dict[str, bytes]
 
     def write(self) -> Path:
-        """In place of an older run of the same settings, of which nothing is left."""
-        durable.make_directory(self.target)
+        """In place of an older run of the same settings, of which nothing is left, its weights neither."""
         before = durable.read_object(self.target / "summary.json")
         if before and before != json.loads(self.files["summary.json"]):
-            for file in {*_WEIGHTS, *_MEASURED, spectrum.FILE} - self.files.keys():
-                (self.target / file).unlink(missing_ok=True)
+            shutil.rmtree(self.target)
         for file, content in self.files.items():
-            durable.make_directory((self.target / file).parent)
-            durable.write_bytes(self.target / file, content)
+            durable.write_bytes(durable.make_directory((self.target / file).parent) / Path(file).name, content)
         return self.target
 
 

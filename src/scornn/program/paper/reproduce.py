@@ -1,12 +1,14 @@
 """Runs what an item of the paper needs, each run once, and goes on where it stopped.
 
 ``OUT/runs/PRESET-sSEED`` are run directories of the trainer, ``OUT/timing/PRESET.json`` measurements,
-``OUT/plan.json`` the scale and the items asked for, ``OUT/missing.json`` what could not be run, and why.
+``OUT/plan.json`` the scale and the items asked for, ``OUT/missing.json`` what could not be run, and why. The scale
+``paper`` is the preset as it stands; ``smoke`` are small networks on short problems for a few steps, to see that
+everything runs.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,21 +18,38 @@ from scornn.program.analysis import gradients
 from scornn.program.analysis.timing import EPOCH, seconds_per_step
 from scornn.program.metrics.reconstruct import evaluate_audio
 from scornn.program.paper import match
-from scornn.program.paper.items import ITEMS, Item
+from scornn.program.paper.items import GRADIENT_STEPS, ITEMS, Item
 from scornn.program.paper.progress import Overview
-from scornn.program.paper.scale import Request, settings
-from scornn.program.recipes.experiments import Preset
+from scornn.program.recipes.experiments import SEED, Preset
 from scornn.program.recipes.presets import presets
 from scornn.program.tasks.base import Level
+from scornn.program.tasks.catalogue import entry_of
 from scornn.program.train import begin, program
-from scornn.program.train.config import Config, to_table
+from scornn.program.train.config import Config, build, to_table
+from scornn.program.train.distributed import default_threads
 from scornn.program.train.figures import Weights
 from scornn.program.train.identity import Identity, level
 from scornn.program.train.run import read_config
+from scornn.program.train.tables import Table, merge
 from scornn.program.train.weights import find
 
-_SMOKE_TIMED = 3
+_SMOKE_HIDDEN, _SMOKE_STEPS, _SMOKE_TIMED = 8, 4, 3
 _SHOWN_UTTERANCES = 3
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for: ``iterations`` is the length of each run in place of its own, ``only`` names presets."""
+
+    out: Path
+    scale: Literal["smoke", "paper"] = "smoke"
+    seeds: tuple[int, ...] = (SEED,)
+    only: tuple[str, ...] = ()
+    iterations: int | None = None
+    corpus: str | None = None
+    allow_partial: bool = False
+    data: Path | None = None
+    quiet: bool = False
 
 
 @dataclass
@@ -62,10 +81,7 @@ class _Job:
         """What a line of progress calls it: a smoke run is not of the preset's size."""
         table, name = to_table(self.config), self.name
         if match.is_reduced(table, self.preset):
-            sizes = f"n {self.config.model.hidden}" + (
-                f", T {table['task']['length']}" if "length" in table["task"] else ""
-            )
-            name = f"smoke of {name} ({sizes})"
+            name = f"smoke of {name} ({', '.join(match.sizes(table)[:2])})"
         return f"{name}, timing" if self.item.kind == "timing" else name
 
     @property
@@ -126,6 +142,38 @@ def _jobs(items: list[Item], request: Request) -> list[_Job]:
                 job = _Job(preset, item, settings(preset, item, seed, request))
                 found.setdefault(f"{item.kind == 'timing'} {job.name}", job)
     return list(found.values())
+
+
+def settings(preset: Preset, item: Item, seed: int, request: Request) -> Config:
+    """The config of one run."""
+    table: Table = {"threads": 1 if request.scale == "smoke" else default_threads(), "seed": seed}
+    table |= {"name": f"{preset.name}-s{seed}", "data": str(request.data) if request.data else None}
+    if item.kind == "gradients":
+        table["steps"] = GRADIENT_STEPS
+    table = merge(preset.config, table)
+    if table["task"]["name"] == "speech":
+        if request.corpus is not None:
+            table["task"]["corpus"] = request.corpus
+        if request.allow_partial:
+            table["task"]["allow_partial"] = True
+    if request.scale == "smoke":
+        table = merge(table, _smoke(table["task"]))
+    if request.iterations is not None and item.kind == "training":
+        table = merge(table, {"steps": request.iterations})
+    return build(table)
+
+
+def _smoke(task: Table) -> Table:
+    """What is smaller than in the paper."""
+    entry = entry_of(task)
+    return {
+        "task": dict(entry.smoke) if entry else {},
+        "model": {"hidden": _SMOKE_HIDDEN},
+        "steps": _SMOKE_STEPS,
+        "eval_every": _SMOKE_STEPS // 2,
+        "log_every": 1,
+        "checkpoint_every": _SMOKE_STEPS,
+    }
 
 
 def _needs(job: _Job) -> str:

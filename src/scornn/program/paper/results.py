@@ -17,7 +17,7 @@ from scornn.program.paper.verdict import audio_mean, gradient_norms, judge, orth
 from scornn.program.recipes.experiments import Preset, Published
 from scornn.program.recipes.presets import presets
 from scornn.program.report.page import number
-from scornn.program.report.runs import Run, distinct, find, finite, mapping, read
+from scornn.program.report.runs import Run, find, finite, mapping, read
 from scornn.program.report.settings import setting_name
 
 
@@ -187,7 +187,7 @@ def collect(directory: Path) -> Results:
         raise DataError(f"{directory}: expected a directory of results, found nothing")
     try:
         paths = [path for path in find([directory]) if path.relative_to(directory).parts[:1] != ("sweeps",)]
-        found = distinct(map(read, paths))
+        found = list(map(read, paths))
     except DataError:
         found = []
     by_preset: dict[str, list[Run]] = {}

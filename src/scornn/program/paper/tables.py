@@ -6,7 +6,7 @@ from typing import Any
 from scornn.errors import DataError
 from scornn.program.paper.figures import pictured
 from scornn.program.paper.items import ITEMS, MAIN
-from scornn.program.paper.page import counted, difference
+from scornn.program.paper.page import counted, difference, published
 from scornn.program.paper.results import Number, Results, label, spread
 from scornn.program.paper.verdict import ENOUGH, OTHER
 from scornn.program.report.page import duration, number, words
@@ -87,11 +87,7 @@ def _has_a_say(n: Number) -> bool:
 
 def _cells(n: Number, results: Results) -> dict[str, str]:
     assert n.published is not None
-    published = number(n.published.value) if n.published.value is not None else n.published.text
-    if n.preset.beyond and n.published.value is not None and n.published.text:
-        published += f" ({n.published.text})"  # another network's
-    if _task(n, results).get("corpus", "timit") != "timit":
-        published += " on TIMIT"
+    on = " on TIMIT" if _task(n, results).get("corpus", "timit") != "timit" else ""
     here, averaged = spread(n.values) or "", spread(n.averaged) or ""
     if n.complete:
         here, averaged = (here, f"**{averaged}**") if n.by_average else (f"**{here}**", averaged)
@@ -102,7 +98,7 @@ def _cells(n: Number, results: Results) -> dict[str, str]:
         "problem": _problem(n, results),
         "model": label(n.preset),
         "figure": n.measure,
-        "published": published,
+        "published": f"{number(published(n))}{on}",
         "here": here,
         "averaged weights": averaged,
         "verdict": n.verdict,
@@ -127,11 +123,10 @@ def _brief_cells(n: Number, results: Results) -> dict[str, str]:
     assert n.published is not None
     cells = _cells(n, results)
     brief = f", {n.preset.brief}" if n.preset.brief else ""
-    published = cells["published"] if n.published.value is not None else n.published.claim
     return cells | {
         "problem": f"{cells['problem']}: {n.measure}",
         "model": cells["model"] + brief,
-        "published": published,
+        "published": cells["published"] if n.published.value is not None else n.published.claim,
     }
 
 

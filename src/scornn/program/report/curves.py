@@ -161,6 +161,27 @@ def _draw(axes: Any, panel: Panel) -> None:
         label_decades(axes.yaxis)
     elif panel.axis == "share":
         _stretch(axes, values)
+    _draw_curves(axes, panel, floor)
+    marks = sorted((height, label) for label, height in panel.marks if height > 0 or panel.axis != "log")
+    for number, (height, label) in enumerate(marks):
+        beside = "center" if len(marks) == 1 else ("top", "bottom")[number > 0]  # names of near ones stay apart
+        _mark(axes, label, height, beside)
+    axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel)
+    axes.margins(x=0.03)
+    _label_across(axes, panel.across)
+    low, high = axes.get_ylim()
+    if panel.axis == "log":
+        axes.set_ylim(min(low, high / 100), high)
+    elif panel.axis == "linear" and values.size:
+        least = _FLAT * float(np.abs(values).max())
+        if high - low < least:
+            low = (low + high - least) / 2
+            if values.min() >= 0 and values.max() <= 1:  # a share stays one, as a curve and as an axis
+                low = min(max(low, 0.0), 1.02 - least)
+            axes.set_ylim(low, low + least)
+
+
+def _draw_curves(axes: Any, panel: Panel, floor: float) -> None:
     for number, curve in enumerate(panel.curves):
         members = [_thin(x, y) for x, y in curve.members]
         members = [(x, _shown(y, panel.axis, floor)) for x, y in members if x.size]
@@ -177,31 +198,18 @@ def _draw(axes: Any, panel: Panel) -> None:
         for x, y in members:
             every = 1 if x.size <= 8 else (0.02 * (number % 5), 0.16)
             axes.plot(x, y, markevery=every, **line)
-    marks = sorted((height, label) for label, height in panel.marks if height > 0 or panel.axis != "log")
-    for number, (height, label) in enumerate(marks):
-        beside = "center" if len(marks) == 1 else ("top", "bottom")[number > 0]  # names of near ones stay apart
-        _mark(axes, label, height, beside)
-    axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel)
-    axes.margins(x=0.03)
-    if panel.across == "linear":
+
+
+def _label_across(axes: Any, across: Across) -> None:
+    if across == "linear":
         axes.xaxis.set_major_locator(MaxNLocator(6))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     else:
-        names = _TIMES if panel.across == "time" else _COUNTS
+        names = _TIMES if across == "time" else _COUNTS
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(FixedLocator(list(names)))
         axes.xaxis.set_major_formatter(lambda value, _: names.get(round(value), ""))
         axes.xaxis.set_minor_locator(NullLocator())
-    low, high = axes.get_ylim()
-    if panel.axis == "log":
-        axes.set_ylim(min(low, high / 100), high)
-    elif panel.axis == "linear" and values.size:
-        least = _FLAT * float(np.abs(values).max())
-        if high - low < least:
-            low = (low + high - least) / 2
-            if values.min() >= 0 and values.max() <= 1:  # a share stays one, as a curve and as an axis
-                low = min(max(low, 0.0), 1.02 - least)
-            axes.set_ylim(low, low + least)
 
 
 def _mark(axes: Any, label: str, height: float, beside: str) -> None:
