@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from scornn.errors import UsageError
+from scornn.program.progress import tell
 from scornn.program.train import board, program
 from scornn.program.train.config import Config, to_json
-from scornn.program.train.progress import Figures, Screen, tell
+from scornn.program.train.progress import Figures
 
 Small = Callable[..., Config]
 
@@ -39,7 +40,7 @@ def test_a_terminal_gets_a_bar_and_its_cursor_back(small: Small, forker: Any, tm
     os.close(master)
     text = seen.decode()
     assert code == 0, text
-    for part in ("14/14", "100%", "loss ", "(baseline 0.6931)", "test recall", "steps/s", "left", "‖WᵀW−I‖", "done: "):
+    for part in ("14/14", "100%", "loss ", "(baseline 0.6931)", "test recall", "steps/s", "‖WᵀW−I‖", "done: "):
         assert part in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
@@ -66,15 +67,6 @@ def test_a_reader_that_leaves_does_not_end_the_training() -> None:
         after = os.dup(writer)
         os.close(after)
     assert after == before, "a descriptor was left open"
-
-
-def test_a_reader_that_leaves_does_not_end_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "w") as stream:
-        monkeypatch.setattr("sys.stdout", stream)
-        Screen(quiet=False).say("nobody hears")
-        monkeypatch.undo()
 
 
 def test_figures_in_a_line() -> None:

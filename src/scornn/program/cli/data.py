@@ -20,7 +20,7 @@ from typing import Annotated
 import tyro
 
 from scornn.errors import DataError, UsageError, suggest
-from scornn.program.cli._options import absolute, option, parse
+from scornn.program.cli._options import absolute, option
 
 ACTIONS = ("list", "verify", "path")
 
@@ -31,8 +31,7 @@ class Flags:
     data: Annotated[str | None, option("DIR", "Folder to look in first.")] = None
 
 
-def main(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "data", __doc__)
+def main(flags: Flags) -> int:
     if flags.action not in ACTIONS:
         raise UsageError(f"unknown action {flags.action!r}{suggest(flags.action, ACTIONS)}")
     data = absolute(flags.data)

@@ -15,20 +15,19 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from scornn.errors import UsageError
-from scornn.program.cli._options import at_least_one, flag, option, parse, task_names
+from scornn.program.cli._options import TASKS, at_least_one, flag, option
 
 _WIDTH, _INDENT = 100, 15
 
 
 @dataclass(frozen=True)
 class Flags:
-    task: Annotated[str | None, option("TASK", f"{', '.join(task_names())}.")] = None
+    task: Annotated[str | None, option("TASK", f"{', '.join(TASKS)}.")] = None
     hidden: Annotated[int | None, option("N", "State size n.")] = None
     json: Annotated[bool, flag("Print JSON.")] = False
 
 
-def main(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "models", __doc__)
+def main(flags: Flags) -> int:
     if flags.task is not None:
         from scornn.program.tasks import TaskForm
         from scornn.program.tasks.catalogue import find

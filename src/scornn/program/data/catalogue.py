@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from scornn.errors import DataError
-from scornn.program.data import audio, corpora, mnist, progress
+from scornn.program.data import audio, corpora, mnist
 from scornn.program.data.corpora import SPLITS, Corpus, Utterance, iban, timit
 from scornn.program.data.corpora.base import listed
+from scornn.program.progress import Bar
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,10 @@ def _verify_images(dataset: str, folder: Path) -> str:
 def _verify_speech(name: str, folder: Path) -> str:
     corpus = corpora.load(name, folder, allow_partial=True)
     title = f"reading {len(corpus.utterances)} utterances of {name}"
-    with progress.bar(title, len(corpus.utterances)) as advance, ThreadPoolExecutor(2) as pool:
+    with Bar(title, len(corpus.utterances), aside=True) as bar, ThreadPoolExecutor(2) as pool:
         problems = []
-        for problem in pool.map(partial(_problem, corpus), corpus.utterances):
-            advance(1)
+        for done, problem in enumerate(pool.map(partial(_problem, corpus), corpus.utterances), 1):
+            bar.update(done)
             problems += [problem] if problem else []
     if problems:
         raise DataError(f"{len(problems)} of {len(corpus.utterances)} files cannot be used: {listed(problems)}")

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from scornn.errors import DataError
 from scornn.program import durable
-from scornn.program.data import idx, locate, progress
+from scornn.program.data import idx, locate
+from scornn.program.progress import Bar
 
 _LARGEST_DOWNLOAD = 64 << 20
 _TIMEOUT = 30
@@ -200,10 +201,10 @@ def _fetch(url: str) -> bytes:
     with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
         length = int(response.headers.get("Content-Length") or 0)
         content = io.BytesIO()
-        with progress.bar(f"downloading {url}", length or None, bytes=True) as advance:
+        with Bar(f"downloading {url}", length or None, aside=True) as bar:
             while block := response.read(1 << 16):
                 content.write(block)
-                advance(len(block))
+                bar.update(content.tell())
                 if content.tell() > _LARGEST_DOWNLOAD:
                     raise DataError(f"{url}: sends more than {_LARGEST_DOWNLOAD} bytes; not the right file")
         return content.getvalue()

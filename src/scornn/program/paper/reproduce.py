@@ -74,7 +74,7 @@ def reproduce(items: list[Item], request: Request) -> Outcome:
     ran: set[str] = set()
     with Overview(", ".join(i.name for i in items), len(jobs), request.quiet) as overview:
         for job in jobs:
-            overview.begin(f"{job.preset.name}, timing" if job.item.kind == "timing" else job.name)
+            overview.start(f"{job.preset.name}, timing" if job.item.kind == "timing" else job.name)
             try:
                 if _needs(job) in absent:
                     raise DataError(absent[_needs(job)])

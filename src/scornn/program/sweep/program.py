@@ -15,6 +15,7 @@ import msgspec
 from scornn.errors import DivergedError, ScornnError, UsageError
 from scornn.program import durable
 from scornn.program import plugins as plugin_files
+from scornn.program.progress import log
 from scornn.program.sweep import plan as plans
 from scornn.program.sweep.plan import Plan
 from scornn.program.sweep.progress import Overview
@@ -22,7 +23,6 @@ from scornn.program.sweep.storage import fcntl_module, is_database, require_optu
 from scornn.program.sweep.study import Trials, tickets
 from scornn.program.sweep.worker import Worker, write_best
 from scornn.program.train.distributed import default_threads, die_with_parent
-from scornn.program.train.progress import tell, warn
 from scornn.program.train.signals import StopRequest
 
 _STORAGE = "SCORNN_SWEEP_STORAGE"
@@ -103,7 +103,7 @@ def _counted(plan: Plan) -> Plan:
     """The plan with as many trials as it can have: a grid ends."""
     count = len(tickets(plan))
     if count < plan.trials:
-        warn(
+        log.warning(
             f"--trials {plan.trials}: the lists of --over have {count} combinations, and each is a trial once: "
             "there are no more"
         )
@@ -135,7 +135,7 @@ def _run(trials: Trials, quiet: bool, tensorboard: bool | None) -> Result:
         else:
             number, code = _Jobs(trials, overview, tensorboard).run()
     if not number and not code and not joined() and (failure := _failure(trials)):
-        tell(f"scornn: {failure}", sys.stderr)
+        print(f"scornn: {failure}", file=sys.stderr)
         code = failure.exit_code
     return Result(trials.directory, number, write_best(trials), 128 + number if number else code)
 
@@ -148,7 +148,9 @@ def _warn_of_other_code(trials: Trials) -> None:
     now = plugin_files.digest(trials.plan.settings.get("plugins") or ())
     for code, numbers in made.items():
         if code != now:
-            warn(f"{named(numbers)} came from {code}, and those that are left will from {now}: they may not compare")
+            log.warning(
+                f"{named(numbers)} came from {code}, and those that are left will from {now}: they may not compare"
+            )
 
 
 def named(numbers: Sequence[int]) -> str:

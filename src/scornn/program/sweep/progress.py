@@ -4,12 +4,11 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from scornn.program.progress import Bar, clock
 from scornn.program.sweep.study import Trials
-from scornn.program.train.progress import Screen, clock
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
-    from rich.progress import ProgressColumn
 
 _PLAIN_SECONDS = 30.0
 _MOST_RUNNING = 4
@@ -32,7 +31,7 @@ def outcome(word: str, value: float | None, metric: str) -> str:
     return word if value is None else f"{metric} {value:.4g}{'' if word == 'done' else f' ({word})'}"
 
 
-class Overview(Screen):
+class Overview(Bar):
     """Shows a sweep: a bar in a terminal, a line for each trial elsewhere, nothing if ``quiet``."""
 
     def __init__(self, trials: Trials, quiet: bool = False) -> None:
@@ -45,17 +44,11 @@ class Overview(Screen):
         self._shown = time.monotonic()
         self.at = (0, 0)
         """The step of the trial that this process runs, and how many it has."""
-        super().__init__(quiet)
-        self._task: Any = self.bar and self.bar.add_task("trials", total=None)
+        super().__init__("trials", every=_PLAIN_SECONDS, shown=not quiet)
 
     def __enter__(self) -> Self:
         self.refresh()
         return super().__enter__()
-
-    def columns(self) -> "list[ProgressColumn]":
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
-        return [TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(None), TimeElapsedColumn()]
 
     def lines(self) -> list[str]:
         """What stands under the bar: the best so far, what is left, and where the running trials stand."""
@@ -66,14 +59,15 @@ class Overview(Screen):
 
     def refresh(self) -> None:
         """Look at the storage, and say what has ended since."""
-        if self.quiet:
+        if not self.shown:
             return
         with self._trials.errors():
             trials, best = self._trials.all(), self._trials.best()
         ended = [trial for trial in trials if trial.state.is_finished()]
         self._take(trials, ended, best)
-        if self.bar:
-            self.bar.update(self._task, completed=len(ended), total=len(trials))
+        self.total = len(trials)
+        if self.live:
+            self.update(len(ended), "\n".join(self.lines()))
         if self._known is None:
             self._known = {trial.number for trial in ended}
             if ended:
@@ -85,7 +79,7 @@ class Overview(Screen):
                 value = trial.value if trial.state.name == "COMPLETE" else None
                 how = outcome(word, value, self._trials.plan.objective.metric)
                 self.say(f"[{len(self._known)}/{len(trials)}] trial {trial.number}, {settings(trial.params)}: {how}")
-                if not self.bar:
+                if not self.live:
                     self.say(f"  {self.lines()[0]}")
 
     def stepped(self, number: int, step: int, total: int) -> None:
@@ -94,7 +88,7 @@ class Overview(Screen):
         if number != self._own:
             self._own, self._began = number, (now, step)
         self.at = self._running[number] = (step, total)
-        if not self.bar and now - self._shown > _PLAIN_SECONDS:
+        if not self.live and now - self._shown > _PLAIN_SECONDS:
             self._shown = now
             self.say(f"  {self.lines()[-1]}")
 

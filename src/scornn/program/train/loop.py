@@ -15,10 +15,11 @@ import msgspec
 from scornn import ops
 from scornn.errors import CheckpointError, DivergedError, UsageError
 from scornn.program import plugins
+from scornn.program.progress import run_log
 from scornn.program.tasks import TASKS, Task, TaskConfig, TaskForm, check
 from scornn.program.tasks.catalogue import name_of
 from scornn.program.tasks.contract import difference, fingerprint
-from scornn.program.train import checkpoint, progress, provenance, state
+from scornn.program.train import checkpoint, provenance, state
 from scornn.program.train.config import Config, build, config_hash, differences, to_table
 from scornn.program.train.distributed import World
 from scornn.program.train.engine import Clock, Engine, Weights
@@ -71,7 +72,6 @@ class Trainer:
         self._form = msgspec.to_builtins(TaskForm.of(name_of(config.task), task))
         self._best_before: set[int] = set()
         self._ends_here = False
-        self._unlogged: list[str] = []
         self._check_stop_when()
         self.engine.check_batches()
 
@@ -80,9 +80,6 @@ class Trainer:
         run.open()
         self.run_directory = run
         self.display = display(self.display.figures)
-        for text in self._unlogged:
-            run.log(text)
-        self._unlogged = []
 
     def resume(self, saved: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint of the same config and data. Nothing is written."""
@@ -104,7 +101,7 @@ class Trainer:
         for key, here in self._numerics().items():
             there = saved.state["numerics"].get(key)
             if there != here and not self.finished:
-                self.warn(f"may not resume bit for bit: {key} was {there}, is {here}")
+                run_log.warning(f"may not resume bit for bit: {key} was {there}, is {here}")
 
     def _take_a_new_end(self, before: Config) -> None:
         schedule, step = self.config.optimizer.schedule, self.ledger.step
@@ -116,7 +113,7 @@ class Trainer:
         self._ends_here = self.total == step  # which was no end then
         self.ledger.evaluate |= self._ends_here and not self._due(step)
         if schedule is not None and schedule.looks_at_the_end:
-            self.warn(
+            run_log.warning(
                 f"the rates fall to zero at the end of the run ({schedule.kind}), which moves from step {ends[0]:,} "
                 f"to {ends[1]:,}: from step {self.ledger.step:,} on they are those of a run of that length"
             )
@@ -164,27 +161,10 @@ class Trainer:
                     self.clock("rest")
                 if self.config.stop_when and not self.ledger.reached:
                     goals = ", ".join(f"{name}={value:g}" for name, value in self.config.stop_when.items())
-                    self.say(f"not reached in {self.total} steps: {goals}")
+                    run_log.info(f"not reached in {self.total} steps: {goals}")
             finally:
                 self.display.close()
         return 0
-
-    def say(self, text: str) -> None:
-        """A line for people, in the log too."""
-        self.display.say(text)
-        self._note(text)
-
-    def warn(self, text: str) -> None:
-        """A line that people must see: on standard error, also of a quiet run, and in the log."""
-        if self.world.first:
-            progress.warn(text)
-        self._note(text)
-
-    def _note(self, text: str) -> None:
-        if self.run_directory:
-            self.run_directory.log(text)
-        else:
-            self._unlogged.append(text)
 
     def _step(self, stop: bool) -> bool:
         ledger, begun = self.ledger, time.perf_counter()
@@ -239,7 +219,7 @@ class Trainer:
                 self._record(split, metrics, orthogonality, weights)
             if orthogonality is not None and not orthogonality < _NOT_ORTHOGONAL:
                 which = "" if weights == "raw" else " of the averaged weights"
-                self.warn(
+                run_log.warning(
                     f"step {self.ledger.step}: W{which} is no longer orthogonal, ‖WᵀW − I‖_F = {orthogonality:.3g}"
                 )
             self.ledger.of(weights).final = results

@@ -1,9 +1,10 @@
 """Start a run, resume one, evaluate one: the loop with everything that stands around it."""
 
+import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,8 +15,9 @@ import torch
 from scornn.errors import CheckpointError, DataError, RunInUseError, ScornnError, StorageError, UsageError
 from scornn.program import durable, tasks
 from scornn.program import plugins as plugin_files
+from scornn.program.progress import RunLog, log, run_log, run_messages
 from scornn.program.tasks.contract import difference, fingerprint
-from scornn.program.train import board, checkpoint, distributed, progress, provenance, watch
+from scornn.program.train import board, checkpoint, distributed, provenance, watch
 from scornn.program.train.begin import begin_with, find_start
 from scornn.program.train.config import Config, build, to_json, to_table
 from scornn.program.train.engine import Engine, Weights, make_task
@@ -63,12 +65,12 @@ def start(
     write_board = board.wanted(tensorboard)
     config, stored = find_start(start_from, config, start_weights, widen=widen)
     check_device(config)
-    with closing(distributed.start(config.device)) as world:
+    with closing(distributed.start(config.device)) as world, _messages(world, quiet or display) as messages:
         trainer = Trainer(config, _task(config), world)  # refuses data, sizes and options before a directory is made
         if stored is not None:
             begin_with(stored, config, trainer.engine)
         path, there = world.from_first(lambda: place(config, out, join=world.launched))
-        return _train(trainer, Path(path), there, display or (Silent if quiet else Shown), write_board)
+        return _train(trainer, Path(path), there, display or (Silent if quiet else Shown), write_board, messages)
 
 
 def resume(
@@ -105,9 +107,9 @@ def resume(
     if changed:
         config = build({**to_table(config), **changed})
     check_device(config)
-    with closing(distributed.start(config.device)) as world:
+    with closing(distributed.start(config.device)) as world, _messages(world, quiet or display) as messages:
         trainer = Trainer(config, _task(config), world)
-        return _train(trainer, path, True, display or (Silent if quiet else Shown), write_board)
+        return _train(trainer, path, True, display or (Silent if quiet else Shown), write_board, messages)
 
 
 def evaluate(
@@ -128,9 +130,9 @@ def evaluate(
     if audio is not None and not isinstance(task, tasks.Speech):
         raise UsageError(f"--audio rebuilds speech, but {path} is a run of {task.name}")
     if saved.data and (other := difference(saved.data, fingerprint(task))):
-        progress.warn(f"evaluated on other data than {path} was trained on: {other}")
+        log.warning(f"evaluated on other data than {path} was trained on: {other}")
     if saved.plugins not in (None, code := plugin_files.digest(saved.config.plugins)):
-        progress.warn(f"evaluated with other code than {path} was trained with: {saved.plugins} then, {code} now")
+        log.warning(f"evaluated with other code than {path} was trained with: {saved.plugins} then, {code} now")
     result: dict[str, Any] = {
         "run": str(path),
         "step": saved.step,
@@ -163,9 +165,7 @@ def load(
     if data is not None:
         config = msgspec.structs.replace(config, data=str(data))
     if _lacks_device(config):
-        progress.warn(
-            f"{path} was trained on cuda, and PyTorch finds no GPU here: on the cpu the last digits may differ"
-        )
+        log.warning(f"{path} was trained on cuda, and PyTorch finds no GPU here: on the cpu the last digits may differ")
         config = msgspec.structs.replace(config, device="cpu")
     task = _task(config)
     if found.task is not None:
@@ -198,7 +198,12 @@ def _lacks_device(config: Config) -> bool:
     return config.device == "cuda" and not torch.cuda.is_available()
 
 
-def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_board: bool) -> Result:
+def _messages(world: distributed.World, quiet: object) -> AbstractContextManager[RunLog]:
+    """The messages of a run; the first process alone shows them, and of a quiet run the warnings alone."""
+    return run_messages(logging.CRITICAL if not world.first else logging.WARNING if quiet else logging.INFO)
+
+
+def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_board: bool, messages: RunLog) -> Result:
     """First all that may be refused, then all that writes: a refusal leaves the directory as it was."""
     run: Run | None = None
 
@@ -215,19 +220,18 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_bo
             done = trainer.finished and trainer.settled
             if done and trainer.world.from_first(lambda: run is not None and run.is_settled(saved.step)):
                 if trainer.world.first:
-                    shown = display(trainer.display.figures)
                     parameters, step = trainer.engine.parameter_count(), trainer.ledger.step
-                    shown.say(f"{parameters:,} parameters, at step {step:,}, in {path}")
-                    shown.say("nothing is left to do; --iterations or --epochs give the run a later end")
+                    run_log.info(f"{parameters:,} parameters, at step {step:,}, in {path}")
+                    run_log.info("nothing is left to do; --iterations or --epochs give the run a later end")
                 return Result(path, 0, trainer.summary(), trainer.world.first)
-        trainer.world.from_first(lambda: _open(trainer, run, saved, display))
+        trainer.world.from_first(lambda: _open(trainer, run, saved, display, messages))
         if saved is None and trainer.config.start is not None:
             trainer.save()  # the run no longer needs the other one
         if run is not None:
             table, watchers = to_table(trainer.config), dict(watch.WATCHERS)
             if write_board:
                 watchers["TensorBoard"] = lambda path, _: board.opened(path / "tensorboard", trainer.ledger.step)
-            trainer.viewers += watch.opened(watchers, path, table, stack, trainer.warn)
+            trainer.viewers += watch.opened(watchers, path, table, stack, run_log.warning)
             run.log(f"training from step {trainer.ledger.step}, code {provenance.code_version()}")
         try:
             number = trainer.run()
@@ -254,7 +258,7 @@ def _newest(trainer: Trainer, run: Run, there: bool) -> int | None:
         if (run.path / "config.json").exists() and not never_began(run.path):
             raise RunInUseError(f"another process has just made a run in {run.path}; choose another --out")
         return None
-    saved = checkpoint.newest(run.checkpoints, trainer.warn)
+    saved = checkpoint.newest(run.checkpoints, run_log.warning)
     if saved is None:
         if (run.path / "summary.json").exists():  # of a recorded result, or of a run whose checkpoints were deleted
             raise CheckpointError(f"{run.path} has results, but no checkpoint to go on from: {no_way_on(run.path)}")
@@ -263,23 +267,26 @@ def _newest(trainer: Trainer, run: Run, there: bool) -> int | None:
     return saved.step
 
 
-def _open(trainer: Trainer, run: Run | None, saved: checkpoint.Checkpoint | None, display: Display) -> None:
+def _open(
+    trainer: Trainer, run: Run | None, saved: checkpoint.Checkpoint | None, display: Display, messages: RunLog
+) -> None:
     """On the first process, which holds the directory: everything may be written from here on."""
     assert run is not None
     trainer.attach(run, display)
+    messages.write_to(run.log)
     if saved is not None:
         # Newer ones are damaged, and their steps will be made again.
         checkpoint.prune(run.checkpoints, {step for step in checkpoint.steps(run.checkpoints) if step <= saved.step})
     run.truncate_metrics(saved.state["metrics_bytes"] if saved else 0)
     durable.write_text(run.path / "config.json", to_json(trainer.config))
     for line in filter(None, (trainer.task.in_words, _first_line(trainer, run.path))):
-        trainer.say(line)
+        run_log.info(line)
     if saved is None:
         for doubt in trainer.task.doubts:
-            trainer.warn(doubt)
+            run_log.warning(doubt)
         if (key := trainer.engine.unheard) is not None:
             model = trainer.config.model.name
-            trainer.warn(f"{key} changes nothing: it is for what makes a recurrent matrix, and {model} has none")
+            run_log.warning(f"{key} changes nothing: it is for what makes a recurrent matrix, and {model} has none")
 
 
 def _first_line(trainer: Trainer, path: Path) -> str:

@@ -23,8 +23,9 @@ from scornn.nn.catalogue import MODELS
 from scornn.nn.model import SequenceModel
 from scornn.program import durable
 from scornn.program import plugins as plugin_files
+from scornn.program.progress import log
 from scornn.program.tasks import TASKS, TaskConfig, TaskForm
-from scornn.program.train import checkpoint, progress, state
+from scornn.program.train import checkpoint, state
 from scornn.program.train.config import Config, build, to_table
 from scornn.program.train.engine import Weights
 from scornn.program.train.ledger import Ledger
@@ -87,7 +88,7 @@ def find(
         config = _config(saved.state["config"], plugins, None if with_task else _form(saved))
         return _stored(saved, config, weights, False, path.parent.parent)
     table = read_table(path)
-    newest = checkpoint.newest(path / "checkpoints", progress.warn)
+    newest = checkpoint.newest(path / "checkpoints", log.warning)
     if newest is None:
         if (path / FILE).is_file():
             return _asked_for(read(path / FILE, plugins, with_task=with_task), best, weights)
