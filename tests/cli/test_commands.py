@@ -175,49 +175,6 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert json.loads(Path("run/summary.json").read_text())["steps"] == 8
 
 
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        (["trian"], "unknown command 'trian'; did you mean train?"),
-        (["train"], "TASK is missing: expected one of adding, arrays, copying"),
-        (["train", "copyng"], "unknown task 'copyng'; did you mean copying?"),
-        (["train", "copying", "--model", "lsmt"], "unknown model 'lsmt'; did you mean lstm?"),
-        (["train", "copying", "--hiden", "3"], "--hidden"),
-        (["train", "copying", "--hidden", "x"], "invalid literal for int"),
-        (["train", "copying", "--hidden", "3", "--hidden", "4"], "--hidden is given 2 times"),
-        (["train", "copying", "--recurrent-lr", "1", "--recurrent_lr=2"], "--recurrent-lr is given 2 times"),
-        (["train", "copying", "--set", "seed=1", "--set", "seed=2"], "--set gives seed twice"),
-        (["train", "copying", "--set", "task.name=adding"], "TASK is copying, but --set is for adding"),
-        (["train", "mnist", "--set", "task.permuted=true"], "TASK is mnist, but --set is for task.permuted = true"),
-        (["train", "copying", "--set", "model.name=[1]"], "unknown model [1]; known: scornn"),
-        (["train", "copying", "--lr", "nan"], "optimizer.rest.lr = nan"),
-        (["train", "copying", "--rho", "191"], "expected an integer from 0 to 190"),
-        (["train", "copying", "--hidden", "10", "--rho", "11"], "expected an integer from 0 to 10"),
-        (["train", "copying", "--iterations", "3", "--epochs", "1"], "both steps and epochs"),
-        (["train", "copying", "--set", "learning_rate=1"], "unknown key learning_rate"),
-        (["train", "copying", "--set", "seed"], "expected key=value"),
-        (["train", "copying", "--until", "accuracy=0.9"], "stops on loss or recall"),
-        (["train", "copying", "--dataset", "fashion"], "unknown key task.dataset"),
-        (["train", "mnist", "--length", "9"], "unknown key task.length"),
-        (["train", "copying", "--model", "lstm", "--rho", "3"], "rho"),
-        (["train", "copying", "--name", "../../etc"], "name = '../../etc': expected 1 to 100 letters"),
-        (["train", "copying", "--config", "none.toml"], "no config file none.toml"),
-        (["resume", "nowhere"], "no run directory nowhere"),
-        (["resume", "."], "it has no config.json"),
-        (["resume", ".", "--iterations", "0"], "expected an integer >= 1"),
-        (["eval", "nowhere"], "no run directory nowhere"),
-    ],
-)  # fmt: skip
-def test_wrong_usage_is_exit_2_and_one_paragraph(
-    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(argv) == 2
-    error = capsys.readouterr().err
-    assert said in error
-    assert "Traceback" not in error
-    assert not Path("runs").exists()
-
-
 def test_missing_data_is_exit_3_and_makes_no_directory(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,13 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
-from scornn.errors import UsageError
 from scornn.program.cli import main
 from scornn.program.train.loop import Trainer
 from scornn.program.train.signals import StopRequest
-from scornn.program.train.tables import parse_value, read
 
 TINY = ["--hidden", "4", "--length", "5", "--threads", "1", "--iterations", "3", "--tensorboard", "off"]
 TINY += ["--set", "task.train_size=40", "--set", "task.test_size=20"]
@@ -25,49 +22,12 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("argv", "code", "said"),
-    [
-        (["--device", "cuda"], 2, "device = cuda: PyTorch finds no GPU here"),
-        (["--out", ""], 2, "--out is empty: expected a value"),
-        (["--out="], 2, "--out is empty: expected a value"),
-        (["--data", "~nobody-of-that-name/x"], 3, "~nobody-of-that-name/x: "),
-        (["--set", "data=~nobody-of-that-name/x"], 3, "~nobody-of-that-name/x: "),
-        (["--model", "lstm", "--rho", "2"], 2, "model.options.rho: lstm takes no rho; its options are num_layers"),
-        (["--set", "model.options.speed=2"], 2, "scornn takes no speed; its options are num_layers, nonlinearity"),
-        (["--set", "model.options.bias=no"], 2, "model.options.bias = 'no': expected true or false"),
-        (["--set", "model.options.bidirectional=1"], 2, "model.options.bidirectional = 1: expected true or false"),
-        (["--set", "a" + ".a" * 5000 + "=1"], 2, "more than 32 tables in each other"),
-        (["--set", "seed=" + "[" * 5000 + "]" * 5000], 2, "more than 32 tables in each other"),
-        (["--config", "deep.json"], 2, "deep.json"),
-        (["--hidden", "1048576"], 6, "not enough memory"),
-    ],
-)  # fmt: skip
-def test_refusals_in_a_sentence(argv: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if argv[0] == "--device" and torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    Path("deep.json").write_text('{"a": ' * 200 + "1" + "}" * 200)
-    assert main(["train", "copying", *argv]) == code
-    error = capsys.readouterr().err
-    assert said in error
-    assert "Traceback" not in error
-    assert not Path("runs").exists()
-
-
 @pytest.mark.parametrize("argv", [["train", "copying", *TINY, "--out", "\udcff"], ["\udcff"]])
 def test_bytes_that_are_no_text_are_told_in_a_sentence(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == 2
     error = capsys.readouterr().err
     assert error.startswith("scornn: ")
     assert "Traceback" not in error
-
-
-def test_a_byte_order_mark_is_no_part_of_the_file() -> None:
-    Path("a.toml").write_bytes(b"\xef\xbb\xbfseed = 1\n")
-    assert read(Path("a.toml")) == {"seed": 1}
-    assert parse_value("[[1]]") == [[1]]
-    with pytest.raises(UsageError, match="tables in each other"):
-        parse_value("{a = " * 50 + "1" + "}" * 50)
 
 
 def test_paths_in_commands_are_quoted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,12 +81,6 @@ def test_a_short_run_is_evaluated_ten_times() -> None:
     assert steps == [*range(2, 25, 2), 25]
     assert main(["train", "copying", *TINY, "--eval-every", "3", "--out", "given", "--quiet"]) == 0
     assert json.loads(Path("given/config.json").read_text())["eval_every"] == 3
-
-
-def test_a_part_of_a_corpus_is_allowed_by_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "copying", "--allow-partial"]) == 2
-    assert "unknown key task.allow_partial of copying" in capsys.readouterr().err
-    assert main(["train", "speech", "--allow-partial", "--out", "run"]) == 3
 
 
 CHILD = """

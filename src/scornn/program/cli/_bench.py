@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch.utils.benchmark import Timer
 from torch.utils.flop_counter import FlopCounterMode
 
 from scornn.nn import MODELS, SequenceModel, build
@@ -61,15 +60,21 @@ DEPLOYED = tuple(product((("scornn", 170), ("lstm", 128), ("gru", 128)), ((1, 1)
 
 
 def shortest(steps: dict[str, Step], rounds: int) -> dict[str, float]:
-    """The shortest seconds of every step."""
-    timers = {
-        name: Timer("step()", globals={"step": step}, num_threads=torch.get_num_threads())
-        for name, step in steps.items()
-    }
+    """The seconds of the shortest call of every step, after a call to warm up.
+
+    Not torch.utils.benchmark.Timer: its means over blocks of calls are lengthened by every other program.
+    """
     best = dict.fromkeys(steps, math.inf)
-    for _ in range(rounds):
-        for name, timer in timers.items():
-            best[name] = min(best[name], *timer.blocked_autorange(min_run_time=TURN).times)
+    for step in steps.values():
+        step()
+    for _, (name, step) in product(range(rounds), steps.items()):
+        now = time.perf_counter()
+        end = now + TURN
+        while now < end:
+            begun = now
+            step()
+            now = time.perf_counter()
+            best[name] = min(best[name], now - begun)
     return best
 
 

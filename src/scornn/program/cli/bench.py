@@ -29,7 +29,7 @@ class Flags:
     deployed: Annotated[bool, flag("Networks without gradients: as trained, frozen, and in ONNX Runtime.")] = False
     shape: Annotated[str | None, option("NAME", "This shape alone.")] = None
     model: Annotated[str | None, option("NAME", "With --models: this model alone.")] = None
-    rounds: Annotated[int | None, option("N", "Turns of every contender; else 10, with --quick 3.")] = None
+    rounds: Annotated[int | None, option("N", "Turns of every contender; else 15, with --quick 5.")] = None
     threads: Annotated[int | None, option("N", "Threads; else as many as cores.")] = None
     json: Annotated[bool, flag("Print one JSON object.")] = False
 
@@ -47,7 +47,7 @@ def main(flags: Flags) -> int:
     shapes = {shape.name: shape for shape in _bench.SHAPES}
     names = _chosen("shape", flags.shape, list(shapes)), _chosen("model", flags.model, list(MODELS))
     torch.set_num_threads(flags.threads or torch.get_num_threads())
-    rounds = flags.rounds or (3 if flags.quick else 10)
+    rounds = flags.rounds or (5 if flags.quick else 15)
     if flags.models:
         measured = _bench.models(names[1], rounds)
     elif flags.deployed:
