@@ -23,6 +23,7 @@ ROOMS = [
     ["optim"],
     ["program.durable"],
     ["program.roles"],
+    ["program.progress"],
     ["program.data"],
     ["program.tasks"],
     ["program.metrics"],

@@ -133,12 +133,12 @@ def main(flags: Flags) -> int:
 
 def finish(result: "Result", quiet: bool) -> int:
     """Say how the run ended, and what can be done now."""
-    from scornn.program.progress import log
+    from scornn.program.progress import log, tell
 
     path = shlex.quote(str(result.path))
     if result.first and result.signal:
         name = signal.Signals(result.signal).name
-        print(f"{name}: saved at step {result.summary['steps']}; continue with: scornn resume {path}", file=sys.stderr)
+        tell(f"{name}: saved at step {result.summary['steps']}; continue with: scornn resume {path}", sys.stderr)
     elif result.first and not quiet:
         headline, last = result.summary["headline"], result.summary["final"]["test"]
         best, chosen = result.summary["best"], result.summary["best_by_valid"]

@@ -15,7 +15,7 @@ import msgspec
 from scornn.errors import DivergedError, ScornnError, UsageError
 from scornn.program import durable
 from scornn.program import plugins as plugin_files
-from scornn.program.progress import log
+from scornn.program.progress import log, tell
 from scornn.program.sweep import plan as plans
 from scornn.program.sweep.plan import Plan
 from scornn.program.sweep.progress import Overview
@@ -135,7 +135,7 @@ def _run(trials: Trials, quiet: bool, tensorboard: bool | None) -> Result:
         else:
             number, code = _Jobs(trials, overview, tensorboard).run()
     if not number and not code and not joined() and (failure := _failure(trials)):
-        print(f"scornn: {failure}", file=sys.stderr)
+        tell(f"scornn: {failure}", sys.stderr)
         code = failure.exit_code
     return Result(trials.directory, number, write_best(trials), 128 + number if number else code)
 
