@@ -144,14 +144,7 @@ def clock(seconds: float) -> str:
 
 def _drawn(stream: TextIO, text: Callable[[], str]) -> Any:
     from rich.console import Console, RenderableType
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import Progress
     from rich.text import Text
 
     class Drawn(Progress):
@@ -160,7 +153,4 @@ def _drawn(stream: TextIO, text: Callable[[], str]) -> Any:
             if said := text():
                 yield Text(said, overflow="fold")
 
-    times = (TimeElapsedColumn(), TimeRemainingColumn())
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(None), TaskProgressColumn(), *times)
-    console = Console(file=stream, stderr=stream is sys.stderr)
-    return Drawn(*columns, console=console, expand=True, refresh_per_second=4, redirect_stderr=sys.stderr.isatty())
+    return Drawn(console=Console(file=stream), refresh_per_second=4, redirect_stderr=sys.stderr.isatty())

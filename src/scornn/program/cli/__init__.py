@@ -97,7 +97,8 @@ def _mend_streams() -> None:
 
 
 def _run(argv: list[str]) -> int:
-    if argv[:1] in (["-V"], ["--version"]):
+    argv = ["--help"] if argv in ([], ["help"]) else argv
+    if argv[0] in ("-V", "--version"):
         print(f"scornn {__version__}")
         return 0
     words = 2 if " ".join(argv[:2]) in COMMANDS and len(argv) > 1 else 1
@@ -108,10 +109,10 @@ def _run(argv: list[str]) -> int:
             with waiting("loading PyTorch"):
                 import_module("torch")
         return int(sys.modules[type(flags).__module__].main(flags))
-    if name and not name.startswith("-"):
+    if not name.startswith("-"):
         raise UsageError(f"unknown command {name!r}{suggest(name, COMMANDS)}")
     every: Any = Union[tuple(_subcommand(command) for command in COMMANDS)]  # noqa: UP007
-    _parse(every, "", argv or ["--help"], _ABOUT)
+    _parse(every, "", argv, _ABOUT)
     return 0
 
 

@@ -44,7 +44,7 @@ class Overview(Bar):
         self._shown = time.monotonic()
         self.at = (0, 0)
         """The step of the trial that this process runs, and how many it has."""
-        super().__init__("trials", every=_PLAIN_SECONDS, shown=not quiet)
+        super().__init__(every=_PLAIN_SECONDS, shown=not quiet)
 
     def __enter__(self) -> Self:
         self.refresh()
