@@ -10,7 +10,7 @@ from scornn.program import tasks
 from scornn.program.analysis import seconds_per_step
 from scornn.program.cli._bench import Shape, contenders, shortest
 from scornn.program.cli.bench import table
-from scornn.program.paper.presets import resolve
+from scornn.program.recipes.presets import resolve
 from scornn.program.tasks import TASKS
 
 GOALS = {"mnist": "10 %", "copying": "25 %"}

@@ -17,18 +17,19 @@ import scornn
 SOURCE = Path(scornn.__file__).parent
 ROOMS = [
     ["errors"],
+    ["torch_internals"],
     ["functional"],
     ["ops"],
     ["nn"],
     ["optim"],
     ["program.durable"],
-    ["program.roles"],
     ["program.progress"],
     ["program.data"],
     ["program.tasks"],
     ["program.metrics"],
     ["program.plugins"],
     ["program.train"],
+    ["program.recipes"],
     ["program.analysis"],
     ["program.deploy"],
     ["program.report"],
@@ -94,6 +95,10 @@ def test_no_room_reaches_back_up() -> None:
         room = room_of(".".join(["scornn", *path.relative_to(SOURCE).with_suffix("").parts]))
         for other in imports(path) - {room} if room in ORDER else ():
             assert ORDER[other] < ORDER[room], f"{path}: {room} imports {other}, which stands below it"
+
+
+def test_training_needs_nothing_of_the_record() -> None:
+    assert not imports(SOURCE / "program" / "cli" / "train.py") & {"program.report", "program.paper"}
 
 
 def test_a_module_is_read_in_one_sitting() -> None:

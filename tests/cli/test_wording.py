@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scornn.program.cli import main
-from scornn.program.paper.presets import resolve
+from scornn.program.recipes.presets import resolve
 
 SMALL = ["--length", "5", "--hidden", "4", "--threads", "1", "--tensorboard", "off"]
 SMALL += ["--set", "task.train_size=40", "--set", "task.test_size=20"]

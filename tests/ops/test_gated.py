@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from scornn.nn import GORU, GRU, LSTM
-from scornn.ops import backends, gated, native
+from scornn.ops import Operands, backends, gated, native, run
+from scornn.ops.rung import CELLS
 
 F64 = torch.float64
 SIZES = (1, 2, 3, 7, 8, 15, 16, 17, 33, 60, 68)
@@ -19,12 +20,12 @@ NAMES = ("x", "h0", "c0", "W", "U", "b")
 pytestmark = pytest.mark.skipif(backends()["native"] != "available", reason="no native kernel")
 
 
-def kernel(x: Any, h0: Any, c0: Any, W: Any, U: Any, b: Any, *settings: Any) -> tuple[Tensor, ...]:
-    return gated.kernel(x, h0, W, U, b, *settings, c0=c0)
+def taking(run: Any) -> Any:
+    """A rung that takes its tensors one by one."""
+    return lambda x, h0, c0, W, U, b, *settings: run(Operands(x, h0, W, U, b, *settings, c0=c0))
 
 
-def naive(x: Any, h0: Any, c0: Any, W: Any, U: Any, b: Any, *settings: Any) -> tuple[Tensor, ...]:
-    return gated.naive(x, h0, W, U, b, *settings, c0=c0)
+kernel, naive = taking(lambda operands: run(operands, "native")), taking(gated.naive)
 
 
 def problem(kind: str, T: int, B: int, n: int, m: int, packed: bool, bias: bool = True) -> Any:
@@ -37,7 +38,7 @@ def problem(kind: str, T: int, B: int, n: int, m: int, packed: bool, bias: bool 
         lengths[0] = T
         batch_sizes = (lengths > torch.arange(T).unsqueeze(1)).sum(1)
         rows = (int(batch_sizes.sum()),)
-    gates, c0 = native.GATES[kind] * n, make(B, n) if kind == "lstm" else None
+    gates, c0 = CELLS[kind].gates * n, make(B, n) if kind == "lstm" else None
     weights = [make(gates, n) / n**0.5, make(gates, m), make(4 * n) if bias else None]
     return [make(*rows, m), make(B, n), c0, *weights], batch_sizes
 
@@ -153,7 +154,9 @@ def test_opcheck(kind: str, packed: bool) -> None:
 def test_tensors_that_do_not_belong_together_are_refused(kind: str, wrong: int) -> None:
     tensors, _ = problem(kind, 4, 3, 6, 2, False)
     for other in (tensors[wrong][..., :-1], tensors[wrong].float(), tensors[wrong].to("meta")):
-        with pytest.raises(ValueError, match=rf"expected \w+ of shape|but {NAMES[wrong]} is .*; they must agree"):
+        with pytest.raises(
+            ValueError, match=rf"expected \w+ (of shape|with 3)|but {NAMES[wrong]} is .*; they must agree"
+        ):
             kernel(*tensors[:wrong], other, *tensors[wrong + 1 :], kind)
 
 
@@ -227,9 +230,13 @@ def test_what_the_kernel_does_not_do_is_left_to_torch_or_refused(
 
 
 @pytest.mark.parametrize("layer", [LSTM, GRU])
-def test_a_backend_that_it_has_not_is_refused(layer: Any) -> None:
-    with pytest.raises(ValueError, match="backend"):
-        layer(4, 5, backend="manual")
+def test_a_rung_that_it_lacks_is_the_next_plainer_one(layer: Any) -> None:
+    manual, x = layer(4, 5, backend="manual"), torch.randn(3, 2, 4)
+    torchs = copy.deepcopy(manual)
+    torchs.backend = "torch"
+    assert torch.equal(manual(x)[0], torchs(x)[0])
+    with pytest.raises(ValueError, match="unknown backend 'cuda'"):
+        layer(4, 5, backend="cuda")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scornn.ops import library, naive, native
+from scornn.ops import Operands, library, naive, native
 from scornn.ops.activations import ACTIVATIONS
 from scornn.ops.sequence import RUNGS
 
@@ -68,7 +68,7 @@ def problem(
 def results(operator: Any, arguments: dict[str, Any], use: str = "both") -> dict[str, Tensor]:
     """Outputs and all gradients for random gradients of the output, of h_n, or of both."""
     leaves = [arguments[name].detach().clone().requires_grad_() for name in NAMES[2:]]
-    output, h_n = operator(*leaves, *(arguments[name] for name in ("activation", "batch_sizes", "reverse")))
+    output, h_n = operator(Operands(*leaves, *(arguments[name] for name in ("activation", "batch_sizes", "reverse"))))
     random = torch.Generator().manual_seed(5)
     weights = [torch.randn(t.shape, generator=random, dtype=torch.float64).to(t) for t in (output, h_n)]
     chosen = {"both": [output, h_n], "output": [output], "h_n": [h_n]}[use]
@@ -135,9 +135,8 @@ def test_float32(activation: str, isa: str) -> None:
 def test_tanh_is_right_to_two_units_in_the_last_place(dtype: torch.dtype, isa: str) -> None:
     x = torch.cat([torch.linspace(-25, 25, 40_001), torch.logspace(-30, 1, 20_000)]).to(dtype)
     one = torch.ones(1, 1, dtype=dtype)
-    output, _ = native.recurrence(
-        x.reshape(1, -1, 1), torch.zeros(len(x), 1, dtype=dtype), 0 * one, one, None, "tanh", None, False
-    )
+    zero = torch.zeros(len(x), 1, dtype=dtype)
+    output, _ = native.recurrence(Operands(x.reshape(1, -1, 1), zero, 0 * one, one, None, "tanh"))
     exact = np.tanh(x.numpy().astype(np.longdouble))
     ulp = np.spacing(np.abs(exact).astype(x.numpy().dtype))
     assert np.max(np.abs(output.flatten().numpy() - exact) / ulp) <= 2
@@ -146,8 +145,8 @@ def test_tanh_is_right_to_two_units_in_the_last_place(dtype: torch.dtype, isa: s
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_no_bias_is_a_zero_bias(activation: str) -> None:
     arguments = problem(4, 3, 6, 2, activation)
-    without, _ = native.recurrence(*(arguments | {"b": None}).values())
-    with_zero, _ = native.recurrence(*(arguments | {"b": torch.zeros_like(arguments["b"])}).values())
+    without, _ = native.recurrence(Operands(*(arguments | {"b": None}).values()))
+    with_zero, _ = native.recurrence(Operands(*(arguments | {"b": torch.zeros_like(arguments["b"])}).values()))
     assert torch.equal(without, with_zero)
 
 
@@ -172,13 +171,13 @@ def test_views(packed: bool, isa: str) -> None:
     arguments = problem(6, 5, 18, 4, packed=packed)
     given = [arguments[name] for name in ("activation", "batch_sizes", "reverse")]
     leaves = [arguments[name].requires_grad_() for name in NAMES[2:]]
-    expected = native.recurrence(*leaves, *given)
+    expected = native.recurrence(Operands(*leaves, *given))
     weight = torch.randn_like(expected[0])
     expected_gradients = torch.autograd.grad(expected[0], leaves, weight)
     for position, leaf in enumerate(leaves[:4]):
         for name, view in views(leaf.detach()).items():
             changed = [*leaves[:position], view, *leaves[position + 1 :]]
-            output, h_n = native.recurrence(*changed, *given)
+            output, h_n = native.recurrence(Operands(*changed, *given))
             assert torch.equal(output, expected[0]), (NAMES[2 + position], name)
             assert torch.equal(h_n, expected[1])
             others = [leaf for k, leaf in enumerate(leaves) if k != position]
@@ -187,7 +186,7 @@ def test_views(packed: bool, isa: str) -> None:
                 gradients, [g for k, g in enumerate(expected_gradients) if k != position], strict=True
             ):
                 assert torch.equal(ours, theirs), (NAMES[2 + position], name)
-    output, h_n = native.recurrence(*leaves, *given)
+    output, h_n = native.recurrence(Operands(*leaves, *given))
     for name, view in views(weight).items():
         for ours, theirs in zip(
             torch.autograd.grad(output, leaves, view, retain_graph=True), expected_gradients, strict=True
@@ -213,7 +212,7 @@ def test_expanded_input_and_gradient() -> None:
         (arguments["x"], one.expand(6, 5, 18)),
         (arguments["x"].contiguous(), one.expand(6, 5, 18).contiguous()),
     ):
-        output, _ = native.recurrence(x, *leaves, "modrelu", None, False)
+        output, _ = native.recurrence(Operands(x, *leaves, "modrelu"))
         results.append([output, *torch.autograd.grad(output, leaves, weight)])
     for ours, theirs in zip(*results, strict=True):
         assert torch.equal(ours, theirs)
@@ -235,7 +234,7 @@ def test_strides_beyond_two_to_the_31(isa: str) -> None:
     weight.copy_(near_weight)
     gradients = []
     for inputs, g in ((x, weight), (arguments["x"], near_weight)):
-        output, _ = native.recurrence(inputs, *leaves, "modrelu", None, False)
+        output, _ = native.recurrence(Operands(inputs, *leaves, "modrelu"))
         gradients.append([output, *torch.autograd.grad(output, leaves, g)])
     for ours, theirs in zip(*gradients, strict=True):
         assert torch.equal(ours, theirs)
@@ -269,7 +268,7 @@ def test_all_rungs_agree_on_a_nan(activation: str, where: str, loss: str, isa: s
     found = []
     for rung in RUNGS:
         leaves = [arguments[name].clone().requires_grad_() for name in NAMES[2:]]
-        output, h_n = rung.run(*leaves, activation, None, False)
+        output, h_n = rung.run(Operands(*leaves, activation))
         read = output * torch.linspace(-1, 1, 18) if loss == "linear" else output.square()
         found.append([output, h_n, *torch.autograd.grad(read.sum() + h_n.sum(), leaves)])
     for rung, ours in zip(RUNGS[:-1], found[:-1], strict=True):
@@ -288,7 +287,7 @@ def test_complex_modrelu_of_huge_and_tiny_numbers(scale: float, bias: float, isa
         x = (torch.tensor([[[3.0, 4.0, -1.0, 2.0]]]) * scale).to(dtype).requires_grad_()
         b = torch.full((2,), bias, dtype=dtype, requires_grad=True)
         zero, I = torch.zeros(4, 4, dtype=dtype), torch.eye(4, dtype=dtype)
-        output, _ = rung.run(x, zero[:1], zero, I, b, "complex_modrelu", None, False)
+        output, _ = rung.run(Operands(x, zero[:1], zero, I, b, "complex_modrelu"))
         g = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]], dtype=dtype)
         found.append([output, *torch.autograd.grad(output, (x, b), g)])
     for ours in found[1:]:
@@ -307,7 +306,7 @@ def test_complex_modrelu_of_tiny_numbers_without_a_bias(isa: str) -> None:
         x = (torch.tensor([0.6, 0.8], dtype=torch.float64) * scales[:, None, None]).to(dtype).requires_grad_()
         b = torch.zeros(1, dtype=dtype, requires_grad=True)
         zero, I = torch.zeros(2, 2, dtype=dtype), torch.eye(2, dtype=dtype)
-        output, _ = rung.run(x, zero[:1], zero, I, b, "complex_modrelu", None, False)
+        output, _ = rung.run(Operands(x, zero[:1], zero, I, b, "complex_modrelu"))
         (dx,) = torch.autograd.grad(output, x, torch.tensor([1.0, 2.0], dtype=dtype).expand_as(output))
         found.append((output.detach(), dx))
     (_, exact), *others = found
@@ -331,7 +330,7 @@ def test_rows_do_not_depend_on_their_neighbours(isa: str) -> None:
     whole = results(native.recurrence, arguments)
     for rows in (slice(0, 1), slice(3, 5), slice(10, 17), slice(20, 63)):
         part = arguments | {"x": arguments["x"][:, rows], "h0": arguments["h0"][rows]}
-        output, h_n = native.recurrence(*part.values())
+        output, h_n = native.recurrence(Operands(*part.values()))
         assert torch.equal(output, whole["output"][:, rows])
         assert torch.equal(h_n, whole["h_n"][rows])
 
@@ -351,7 +350,7 @@ def test_each_gradient_alone(wanted: int) -> None:
     arguments = problem(5, 4, 17, 3)
     full = results(native.recurrence, arguments)
     leaves = [arguments[name].clone().requires_grad_(bool(wanted >> k & 1)) for k, name in enumerate(NAMES[2:])]
-    output, h_n = native.recurrence(*leaves, "modrelu", None, False)
+    output, h_n = native.recurrence(Operands(*leaves, "modrelu"))
     random = torch.Generator().manual_seed(5)
     weights = [torch.randn(t.shape, generator=random, dtype=torch.float64) for t in (output, h_n)]
     torch.autograd.backward((output, h_n), weights)
@@ -364,7 +363,7 @@ def test_refuses_batch_sizes_that_would_leave_the_memory(sizes: list[int]) -> No
     arguments = problem(2, sizes[0], 6, 3)
     arguments |= {"x": torch.zeros(8, 3, dtype=torch.float64), "batch_sizes": torch.tensor(sizes)}
     with pytest.raises(ValueError, match="expected batch_sizes of a PackedSequence"):
-        native.recurrence(*arguments.values())
+        native.recurrence(Operands(*arguments.values()))
 
 
 def test_autocast_changes_nothing() -> None:
@@ -387,7 +386,7 @@ def test_compiles_into_one_graph() -> None:
 def test_second_derivative_is_refused() -> None:
     arguments = problem(3, 2, 4, 2)
     W = arguments["W"].requires_grad_()
-    output, _ = native.recurrence(*arguments.values())
+    output, _ = native.recurrence(Operands(*arguments.values()))
     (gradient,) = torch.autograd.grad(output.square().sum(), W, create_graph=True)
     with pytest.raises(RuntimeError, match='backend="naive"'):
         gradient.sum().backward()

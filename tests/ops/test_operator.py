@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from scornn.ops import activations, backends, manual, readout, recurrence
-from scornn.ops.naive import recurrence as naive
+from scornn.ops import Operands, activations, backends, manual, naive, readout, recurrence
 
 T, B, N, M = 4, 3, 6, 2
 
@@ -71,8 +70,8 @@ def test_manual_equals_naive(activation: str, reverse: bool, sizes: list[int] | 
     batch_sizes = None if sizes is None else torch.tensor(sizes)
     leaves = (x, h0, W, U, b)
     results = []
-    for rung in (naive, manual.recurrence):
-        output, h_n = rung(*leaves, activation, batch_sizes, reverse)
+    for rung in (naive.RUNG, manual.RUNG):
+        output, h_n = rung.run(Operands(*leaves, activation, batch_sizes, reverse))
         gradients = torch.autograd.grad((output.sin().sum() + h_n.cos().sum()), leaves)
         results.append([output, h_n, *gradients])
     for ours, expected in zip(*reversed(results), strict=True):

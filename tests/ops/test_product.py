@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from scornn.nn.eurnn import EURNN
 from scornn.nn.urnn import URNN
-from scornn.ops import backends, native, product, rotations
+from scornn.ops import Operands, backends, native, product, rotations
 
 F64 = torch.float64
 SIZES = (1, 2, 3, 4, 8, 9, 16, 17, 32, 33, 64, 158, 170, 378)  # 158 = 2 · 79, 170 = 2 · 5 · 17, 378 = 2 · 3³ · 7
@@ -30,8 +30,9 @@ def activation_of(name: str) -> str:
     return "modrelu" if "real" in name else "complex_modrelu"
 
 
-def three(factors: list[Tensor]) -> list[Tensor | None]:
-    return [*factors, None, None][:3]
+def operands(tensors: Any, factors: list[Tensor], name: str, activation: str | None = None, *order: Any) -> Operands:
+    x, h0, U, b = tensors
+    return Operands(x, h0, product.Product(name, factors), U, b, activation or activation_of(name), *order)
 
 
 def problem(name: str, T: int, B: int, n: int, m: int, packed: bool = False, bias: bool = True) -> Any:
@@ -66,11 +67,11 @@ def problem(name: str, T: int, B: int, n: int, m: int, packed: bool = False, bia
 @pytest.mark.parametrize("operator", [product.kernel, product.manual], ids=["native", "manual"])
 def test_flops_count_the_factors_of_W(operator: Any, name: str, of_map: int) -> None:
     tensors, factors, batch_sizes = problem(name, 5, 2, 8, 3)
-    x, h0, U, b = (t.requires_grad_() for t in tensors)
+    tensors = [t.requires_grad_() for t in tensors]
     with FlopCounterMode(display=False) as counter:
-        output, _ = operator(x, h0, *three(factors), U, b, name, activation_of(name), batch_sizes, False)
+        output, _ = operator(operands(tensors, factors, name, None, batch_sizes))
         output.sum().backward()
-    assert counter.get_total_flops() == 3 * 5 * 2 * (2 * U.numel() + of_map)
+    assert counter.get_total_flops() == 3 * 5 * 2 * (2 * tensors[2].numel() + of_map)
 
 
 def results(
@@ -86,8 +87,7 @@ def results(
     """The states, the last ones, and the gradients of x, h0, U, b and the factors."""
     leaf = lambda t: t if t is None or not t.is_floating_point() else t.detach().to(dtype).requires_grad_()  # noqa: E731
     leaves, made = [leaf(t) for t in tensors], [leaf(f) for f in factors]
-    x, h0, U, b = leaves
-    outputs = operator(x, h0, *three(made), U, b, name, activation or activation_of(name), *settings)
+    outputs = operator(operands(leaves, made, name, activation, *settings))
     random = torch.Generator().manual_seed(3)
     weights = [torch.randn(t.shape, generator=random, dtype=F64).to(dtype) for t in outputs]
     trained = [t for t in (*leaves, *made) if t is not None and t.requires_grad and t.numel()]
@@ -95,9 +95,11 @@ def results(
     return [*outputs, *gradients]
 
 
-def assert_like_naive(name: str, *arguments: Any, dtype: torch.dtype = F64, **options: Any) -> None:
+def assert_like_naive(
+    name: str, *arguments: Any, operator: Any = product.kernel, dtype: torch.dtype = F64, **options: Any
+) -> None:
     expected = results(product.naive, name, *arguments, **options)
-    ours = results(product.kernel, name, *arguments, dtype=dtype, **options)
+    ours = results(operator, name, *arguments, dtype=dtype, **options)
     rounding = 1e-11 if dtype == F64 else 1e-3
     for k, (want, got) in enumerate(zip(expected, ours, strict=True)):
         scale = 1 + float(want.detach().abs().max())
@@ -113,6 +115,13 @@ def test_sizes(name: str, n: int, isa: str) -> None:
     tensors, factors, sizes = problem(name, 4, 1 + 7 * n % 19, n, 1 + n % 4, packed=n % 2 == 0, bias=n % 5 > 0)
     assert_like_naive(name, tensors, factors, sizes, n % 3 == 0)
     assert_like_naive(name, tensors, factors, sizes, n % 3 == 0, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("n", [1, 2, 8])  # one unit is in no rotation, and turned by omega alone
+def test_the_hand_written_backward(name: str, n: int) -> None:
+    tensors, factors, sizes = problem(name, 4, 3, n, 2, packed=True)
+    assert_like_naive(name, tensors, factors, sizes, True, operator=product.manual)
 
 
 @pytest.mark.parametrize("name", NAMES[:3])
@@ -185,7 +194,7 @@ def test_strides_of_x_and_of_the_gradient() -> None:
     grads = []
     for operator in (product.naive, product.kernel):
         h = h0.detach().requires_grad_()
-        output, _ = operator(x, h, *three(factors), U, b, "fourier", "complex_modrelu", None, False)
+        output, _ = operator(operands((x, h, U, b), factors, "fourier"))
         output[..., ::2].sum().backward()  # as a head that reads the real part
         grads.append(h.grad)
     torch.testing.assert_close(grads[1], grads[0])
@@ -194,7 +203,7 @@ def test_strides_of_x_and_of_the_gradient() -> None:
 def test_opcheck() -> None:
     tensors, factors, _ = problem("fourier", 4, 3, 6, 2)
     x, h0, U, b = (t.requires_grad_() for t in tensors)
-    arguments = (x, h0, *three(factors), U, b, "fourier", "complex_modrelu", None, False)
+    arguments = (x, h0, *factors, U, b, "fourier", "complex_modrelu", None, False)
     torch.library.opcheck(torch.ops.scornn.structured_forward.default, arguments)
 
 
@@ -216,7 +225,7 @@ def test_auto_is_the_product_and_equals_the_dense_form(layer: Any) -> None:
         (EURNN(3, 64), "angle_hh_l0", torch.zeros(63, dtype=F64), "angle is torch.float64"),
         (EURNN(3, 64), "angle_hh_l0", torch.zeros(1), r"expected angle of shape \(63,\)"),
         (EURNN(3, 64, complex=False), "bias_l0", torch.zeros(1), r"expected b of shape \(64,\)"),
-        (EURNN(3, 64, complex=False), "weight_ih_l0", torch.zeros(8, 3), r"expected U of shape \(64, 3\)"),
+        (EURNN(3, 64, complex=False), "weight_ih_l0", torch.zeros(8, 3), r"expected h0 of shape \(2, 8\)"),
         (URNN(3, 64), "phase_hh_l0", torch.zeros(3, 64, dtype=F64), "phase is torch.float64"),
         (URNN(3, 64), "permutation_hh_l0", torch.arange(64, dtype=torch.int32), "a permutation of 64 numbers in int64"),
     ],

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from scornn.nn import SequenceModel
 from scornn.nn.catalogue import MODELS, build
-from scornn.ops import activations, backends, naive, native, readout, recurrence
+from scornn.ops import Operands, activations, backends, naive, native, readout, recurrence
 
 F64 = torch.float64
 SIZES = (1, 2, 7, 9, 16, 17, 33)
@@ -38,7 +38,7 @@ def problem(T: int, B: int, n: int, m: int, p: int, activation: str, packed: boo
 def results(backend: str, tensors: list[Tensor], use: str = "both", **settings: Any) -> list[Tensor]:
     if backend == "naive":
         *inputs, V, c = tensors
-        output, h_n = naive.recurrence(*inputs, *settings.values())
+        output, h_n = naive.recurrence(Operands(*inputs, *settings.values()))
         y = torch.nn.functional.linear(output, V, c)
     else:
         y, h_n = readout(*tensors, backend=backend, **settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,8 +14,8 @@ from scornn.errors import UsageError
 from scornn.nn.catalogue import parameter_count
 from scornn.program.paper import match
 from scornn.program.paper.items import ITEMS, chosen
-from scornn.program.paper.presets import choose, presets, resolve
-from scornn.program.paper.scale import Cost, Request, settings, within
+from scornn.program.paper.scale import Request, settings
+from scornn.program.recipes.presets import choose, presets, resolve
 from scornn.program.tasks import Batch, Task
 from scornn.program.train.config import Average, build, to_table
 from scornn.program.train.distributed import World
@@ -102,7 +103,6 @@ def test_every_published_figure_is_in_its_item_and_the_reverse() -> None:
         "fig-orthogonality": 2,
         "fig-gradients": 2,
         "table-timing": 14,
-        "search-copying": 0,
     }
 
 
@@ -282,17 +282,20 @@ def test_an_open_corpus_is_named() -> None:
     assert match.differences(to_table(config), preset) == ["corpus iban instead of timit"]
 
 
-@pytest.mark.parametrize(("step", "evaluation"), [(0.1, 1.0), (0.1, 500.0), (50.0, 1e-3), (1e-5, 1e-5)])
-def test_a_time_limit_is_kept(step: float, evaluation: float) -> None:
-    preset = presets()["copying-1000-scornn-190"]
-    config = settings(preset, ITEMS["fig-copying"], 7, Request(out=Path(), scale="short"))
-    cut = within(config, 300, Cost(step=step, evaluation=evaluation), 10_000)
-    assert cut.steps is not None
-    assert 1 <= cut.steps <= 10_000
-    share = cut.task.test_size / config.task.test_size
-    spent = cut.steps * step + (cut.steps // cut.eval_every + 1) * evaluation * share
-    assert spent <= 300 * 1.1 or cut.task.test_size == 20
-    assert cut.eval_every <= cut.steps
+@pytest.mark.parametrize(
+    ("given", "preset"),
+    [
+        ({"task": {"name": "adding"}}, "adding-750-scornn-170"),
+        ({"task": {"name": "adding", "length": 200}}, "adding-200-scornn-170"),
+        ({"task": {"name": "adding", "length": 201}}, "adding-750-scornn-170"),
+        ({"task": {"name": "adding", "length": 400}, "model": {"name": "lstm", "hidden": 61}}, "adding-400-lstm-60"),
+        ({"task": {"name": "mnist"}, "model": {"hidden": 512}}, "mnist-scornn-512"),
+        ({"task": {"name": "mnist"}, "model": {"hidden": 500}}, "mnist-scornn-170"),
+        ({"task": {"name": "pmnist"}, "model": {"name": "gru", "hidden": 360}}, "pmnist-scornn-360"),
+    ],
+)
+def test_a_preset_is_that_of_the_length_and_size_or_the_default(given: dict[str, Any], preset: str) -> None:
+    assert f"preset {preset}" in resolve(given)[1]
 
 
 def test_unknown_item() -> None:

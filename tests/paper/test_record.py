@@ -22,10 +22,10 @@ from scornn.program.cli import main
 from scornn.program.paper import figures, match, record, tables, verdict
 from scornn.program.paper import page as reproduction
 from scornn.program.paper.items import ITEMS, Item
-from scornn.program.paper.presets import presets
 from scornn.program.paper.reproduce import reproduce
 from scornn.program.paper.results import collect, records, spread
 from scornn.program.paper.scale import Request
+from scornn.program.recipes.presets import presets
 from scornn.program.train import checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -262,6 +262,9 @@ def test_names_in_the_record() -> None:
     assert record.name_of({**other, "name": "mine-s1"}) == "mine-s1"
     with pytest.raises(DataError, match="no name of a directory"):
         record.name_of({**other, "name": "../mine"})
+    for seed in ("/../../x", "1/../../x", None):
+        with pytest.raises(DataError, match="no name of a directory"):
+            record.name_of({**whole("mnist-scornn-170"), "seed": seed})
 
 
 def test_thinning_keeps_every_evaluation_and_the_last_training_lines_it_can() -> None:
@@ -314,7 +317,7 @@ def test_the_page_shows_every_item_and_says_what_is_missing(
     )
     assert "Not run: 8 of 10 published figures" in page.text
     assert "Beyond the paper" in page.text
-    assert "T 5,000 instead of 2,000" in page.text
+    assert "T 5,000 instead of 1,000" in page.text
     assert "seeds 1, 2, 3" in page.text
     assert "5544" in page.text
     assert "5,544" not in page.text

@@ -97,7 +97,7 @@ def _metrics_a_directory(run: Path) -> None:
 
 
 REFUSALS: dict[str, tuple[Callable[[Path], None], int, str]] = {
-    "another config": (_other_config, 4, "optimizer.rest.lr was 0.01, is 0.5"),
+    "another config": (_other_config, 4, "optimizer.rest.lr 0.5 instead of 0.01"),
     "other data": (_other_data, 4, "was trained on other data"),
     "newer format": (_newer_format, 4, "step-14: written in format 2, this program reads format 1"),
     "NaN": (lambda run: _weights(run, "head.bias", float("nan")), 4, "model.safetensors: head.bias holds NaN"),

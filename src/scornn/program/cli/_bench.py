@@ -54,8 +54,8 @@ SHAPES = (
 PIXELS = (784, 50)
 """T and B of pixel MNIST."""
 VARIANTS: dict[str, tuple[Row, ...]] = {"eurnn": ({"capacity": 2}, {"style": "fft"})}
-IN_PYTORCH = {"lstm": "naive", "gru": "naive", "goru": "naive", "urnn": "manual", "eurnn": "manual"}
-"""The backend beside which a model is timed; that of the LSTM is torch's own."""
+IN_PYTORCH = {"lstm": "torch", "gru": "torch", "goru": "naive", "urnn": "manual", "eurnn": "manual"}
+"""The backend beside which a model is timed."""
 DEPLOYED = tuple(product((("scornn", 170), ("lstm", 128), ("gru", 128)), ((1, 1), (784, 1), PIXELS)))
 
 

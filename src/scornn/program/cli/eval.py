@@ -30,7 +30,7 @@ class Flags:
         None
     )
     data: Annotated[str | None, option("DIR", "Folder with the data files, if they were moved.")] = None
-    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files, if they were moved.")] = ()
+    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files.")] = ()
 
 
 def main(flags: Flags) -> int:

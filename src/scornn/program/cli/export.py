@@ -29,7 +29,7 @@ class Flags:
     plain: Annotated[bool, flag("A pt2 file without scornn's operators.")] = False
     best: Annotated[bool, flag("Take the best weights.")] = False
     average: Annotated[bool, flag("Take the averaged weights.")] = False
-    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files, if they were moved.")] = ()
+    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files.")] = ()
 
 
 def main(flags: Flags) -> int:

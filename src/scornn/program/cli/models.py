@@ -57,14 +57,14 @@ def describe(task: str | None, hidden: int | None) -> list[dict[str, Any]]:
     """Every model, with its parameters on a task: at the paper's sizes, or at one size for all."""
     from scornn.nn import SequenceModel
     from scornn.nn.catalogue import MODELS, build, parameter_count
-    from scornn.program.paper.presets import presets
-    from scornn.program.tasks.catalogue import TASKS
+    from scornn.program.recipes.presets import presets
+    from scornn.program.tasks.catalogue import TASKS, entry_of
     from scornn.program.train import config
 
     def in_the_paper(name: str) -> list[tuple[int, dict[str, Any]]]:
         found: list[tuple[int, dict[str, Any]]] = []
         for preset in presets().values():
-            same = TASKS[str(task)].holds(preset.config["task"]) and preset.config["model"]["name"] == name
+            same = entry_of(preset.config["task"]) is TASKS[str(task)] and preset.config["model"]["name"] == name
             if same and not preset.beyond:
                 model = config.build({"threads": 1, **preset.config}).model
                 options = {key: value for key, value in model.options.items() if key not in ("rho", "forget_bias")}

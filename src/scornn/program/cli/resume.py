@@ -25,7 +25,7 @@ class Flags:
     epochs: Annotated[int | None, option("N", "A new end, in epochs from the beginning.")] = None
     data: Annotated[str | None, option("DIR", "Folder with the data files, if they were moved.")] = None
     device: Annotated[Literal["cpu", "cuda"] | None, option("D", "cpu or cuda, if it is to be another one.")] = None
-    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files, if they were moved.")] = ()
+    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files.")] = ()
     tensorboard: TensorBoard = "auto"
     quiet: Annotated[bool, flag("Show no progress.")] = False
 

@@ -51,7 +51,7 @@ class Flags:
     hidden: Annotated[int | None, option("N", "State size n."), Key("model.hidden")] = None
     rho: Annotated[
         int | str | None,
-        option("R", "How many entries of D are -1: 0 to n, a fraction such as n/2, or auto."),
+        option("R", "How many entries of D are -1: 0 to n, or a fraction such as n/2."),
         Key("model.options.rho"),
     ] = None
     length: Annotated[int | None, option("T", "Length T of copying and adding."), Key("task.length")] = None
@@ -104,21 +104,16 @@ class Flags:
 
 
 def main(flags: Flags) -> int:
-    from scornn.program.paper.presets import resolve
     from scornn.program.progress import log
-    from scornn.program.sweep.rho import AUTO, KEY, settle
+    from scornn.program.recipes.presets import resolve
     from scornn.program.train.program import start
     from scornn.program.train.tables import lookup
 
     given = settings(flags)
-    if flags.start_from is not None and lookup(given, KEY) == AUTO:
-        raise UsageError("--rho auto: the weights of --start-from have their D; expected its rho, or none")
-    table, chosen = settle(given)
-    config, origin = resolve(table)
-    config = looking_often(config, table)
-    if not flags.quiet and os.environ.get("RANK", "0") == "0":
-        for line in filter(None, (chosen, origin)):
-            log.info(filled(line))
+    config, origin = resolve(given)
+    config = looking_often(config, given)
+    if origin and not flags.quiet and os.environ.get("RANK", "0") == "0":
+        log.info(filled(origin))
     result = start(
         config,
         Path(flags.out) if flags.out else None,
@@ -183,7 +178,7 @@ def settings(flags: Flags) -> dict[str, Any]:
         _once(by_key, key, value, "--set")
     if "plugins" in by_key:
         raise UsageError("--set plugins: a plugin is named with --plugin FILE, which runs it")
-    loaded = plugins.load(flags.plugin) or plugins.load_remembered(file)
+    loaded = plugins.load(flags.plugin) or plugins.of_config(file)
     if loaded:
         given["plugins"] = loaded
     if flags.task is not None:

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from scornn.program.paper.experiments import Preset
-from scornn.program.paper.presets import presets
+from scornn.program.recipes.experiments import Preset
+from scornn.program.recipes.presets import presets
 from scornn.program.report.settings import setting_name
-from scornn.program.roles import Role
-from scornn.program.train.config import build, role, to_table, told_apart
-from scornn.program.train.tables import Table, flat, merge, of_setting, set_values
+from scornn.program.tasks.base import Level
+from scornn.program.train.config import build, to_table
+from scornn.program.train.identity import Differences, Identity, in_words, level
+from scornn.program.train.identity import differences as differ
+from scornn.program.train.tables import Table, flat, merge
 
 
 def preset_of(config: Mapping[str, Any]) -> Preset | None:
@@ -30,25 +32,21 @@ def preset_of(config: Mapping[str, Any]) -> Preset | None:
 def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:
     """What the run sets otherwise than its preset, its length left aside: "T 40 instead of 1,000"."""
 
-    def counts(key: str) -> bool:
-        return key != "task.eval_batch" and (key.startswith("task.") or not role(key))
+    def counted(table: Mapping[str, Any]) -> Table:
+        identity = Identity.of(table)
+        sizes = {key: value for key, value in identity.values.items() if key.startswith("task.")}
+        return identity.at("experiment") | {key: v for key, v in sizes.items() if level(key) is not Level.MACHINE}
 
-    own, its = (set_values(of_setting(table)) for table in (config, whole(preset.name)))
-    return _in_words(*({key: value for key, value in t.items() if counts(key)} for t in (own, its)))
+    return _in_words(differ(counted(whole(preset.name)), counted(config)))
 
 
 def unlike(config: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """What makes a run another experiment than the other: "rate 0.05 instead of 0.001"."""
-    return _in_words(_identity(config), _identity(other))
+    return _in_words(differ(_identity(other), _identity(config)))
 
 
-def _in_words(here: Table, there: Table) -> list[str]:
-    found = []
-    for key in {**there, **here}:
-        if here.get(key) != there.get(key):
-            instead = f" instead of {_number(there[key])}" if key in there else ""
-            found.append(f"{setting_name(key)} {_number(here.get(key, 'not set'))}{instead}")
-    return found
+def _in_words(found: Differences) -> list[str]:
+    return in_words(found, setting_name, _number)
 
 
 def share_made(summary: Mapping[str, Any], preset: Preset) -> float:
@@ -90,7 +88,7 @@ def is_reduced(config: Mapping[str, Any], preset: Preset) -> bool:
 
 @cache
 def whole(name: str) -> Table:
-    """A preset's config with every default in it, and its start as :func:`of_setting` says it of a run."""
+    """A preset's config with every default in it, and its start as it is for every seed."""
     preset = presets()[name]
     start = f"{preset.start}-averaged" if preset.start else None
     return {**to_table(build(merge({"threads": 1}, preset.config))), "start": start}
@@ -102,8 +100,8 @@ def _identity_of(preset: str) -> Table:
 
 
 def _identity(config: Mapping[str, Any]) -> Table:
-    """What makes a run the one of its preset: all that is set, so that a run of before an option existed has it too."""
-    return told_apart(of_setting(config), tuple(Role))
+    """What makes a run the one of its preset; one on an open corpus is of it too, and said to be on another."""
+    return {key: value for key, value in Identity.of(config).at("experiment").items() if key != "task.corpus"}
 
 
 def _number(value: Any) -> str:

@@ -20,10 +20,10 @@ from scornn.errors import DataError, UsageError
 from scornn.program import durable, plugins
 from scornn.program.paper import match
 from scornn.program.paper.figures import write_pictured
-from scornn.program.paper.presets import presets
 from scornn.program.paper.results import collect
 from scornn.program.paper.tables import summary, table
 from scornn.program.progress import log
+from scornn.program.recipes.presets import presets
 from scornn.program.report import spectrum
 from scornn.program.report.runs import finite, mapping
 from scornn.program.report.runs import read as read_run
@@ -61,7 +61,7 @@ def _entry(run: Path, results: Path) -> _Entry:
     """What is to be copied of a run, or an error that says why it is no result."""
     read = read_run(run)
     with suppress(UsageError):  # a task or a model whose file is not there is called by its name
-        plugins.load_remembered(read.config)
+        plugins.of_config(read.config)
     if not read.config or not read.summary or not read.rows:
         raise DataError(
             f"{run}: expected a run with config.json, metrics.jsonl and summary.json: "
@@ -128,9 +128,10 @@ def name_of(config: Mapping[str, Any]) -> str:
         kind = catalogue.name_of(task)
         parts = [kind, task.get("length"), model.get("name"), model.get("hidden")]
         name = "-".join(str(part) for part in parts if part is not None)
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise DataError(f"{name!r} is no name of a directory")
-    return f"{name}-s{seed}"
+    name = f"{name}-s{seed}"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*-s\d+", name):
+        raise DataError(f"{name!r} is no name of a directory: expected a preset or a name, and an integer as the seed")
+    return name
 
 
 def _timing(file: Path, results: Path) -> tuple[Path, bytes]:
@@ -201,7 +202,7 @@ def files_of(path: Path) -> tuple[list[Path], list[Path]]:
         return [path], []
     runs = sorted(p.parent for p in path.glob("runs/*/summary.json"))
     timings = sorted(path.glob("timing/*.json"))
-    if not runs and not timings and not [*path.glob("sweep.json"), *path.glob("sweeps/*/sweep.json")]:
+    if not runs and not timings and not (path / "sweep.json").is_file():
         raise DataError(f"{path}: expected a run directory, or the --out of `scornn reproduce` with runs in it")
     return runs, timings
 

@@ -100,34 +100,16 @@ class Panel:
     across: Across = "linear"
 
 
-def curves(
-    panels: Sequence[Panel], *, columns: int = 2, legend: bool = True, size: tuple[float, float] = SIZE
-) -> Figure:
-    """Panels of curves: faint lines for seeds and a full one for their mean, one legend below for all panels.
-
-    For files; on a page, `page.panels` sets each panel by itself, so that they fit narrow screens.
-
-    Args:
-        panels: read row by row. The paper's arrangements: copying, T=1000 beside T=2000 (``columns=2``);
-            adding, T=200 over 400 over 750 (``columns=1``); accuracies and gradient norms, side by side.
-        columns: panels in a row.
-        legend: ``False`` where the page has the legend.
-        size: inches of a panel.
-    """
+def draw(panel: Panel, *, legend: bool = True, size: tuple[float, float] = SIZE) -> Figure:
+    """Faint lines for seeds, a full one for their mean, and a legend below unless the page has one."""
     with style():
-        panels = agreed(panels)
-        columns = min(columns, len(panels))
-        rows = -(-len(panels) // columns)
-        entries = {(c.label, c.line): None for panel in panels for c in panel.curves} if legend else {}
+        (panel,) = agreed([panel])
+        entries = dict.fromkeys((curve.label, curve.line) for curve in panel.curves) if legend else {}
         widest = _SWATCH + _LETTER * max((len(short(label)) for label, _ in entries), default=0)
-        per_row = max(1, min(len(entries), int(size[0] * columns / widest)))
-        height = size[1] * rows + 0.25 * -(-len(entries) // per_row)
-        figure = Figure(figsize=(size[0] * columns, height), layout="constrained")
-        all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        for axes, panel in zip(all_axes, panels, strict=False):
-            _draw(axes, panel)
-        for axes in all_axes[len(panels) :]:
-            axes.set_axis_off()
+        per_row = max(1, min(len(entries), int(size[0] / widest)))
+        height = size[1] + 0.25 * -(-len(entries) // per_row)
+        figure = Figure(figsize=(size[0], height), layout="constrained")
+        _draw(figure.subplots(), panel)
         if entries:
             handles = [Line2D([], [], **line.style()) for _, line in entries]
             names = [short(label) for label, _ in entries]

@@ -26,7 +26,7 @@ def report(paths: Iterable[str | os.PathLike[str]], *, title: str = "", utteranc
     runs = distinct(read(path) for path in find(paths))
     for run in runs:
         with suppress(UsageError):  # a task or a model whose file is not there is called by its name
-            plugins.load_remembered(run.config)
+            plugins.of_config(run.config)
     groups = problems(runs)
     sections: list[Section] = []
     for k, problem in enumerate(groups):

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from scornn.errors import DataError, DivergedError
 from scornn.program import durable
-from scornn.program.durable import clean
 from scornn.program.train.tables import of_today
 
 Series = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -39,7 +38,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        return str(clean(self.path.resolve().name))
+        return self.path.resolve().name
 
     @property
     def task(self) -> str:
@@ -218,7 +217,7 @@ def distinct(runs: Iterable[Run]) -> list[Run]:
         said = json.dumps([run.config, run.summary, run.rows], sort_keys=True) if run.rows else str(run.path)
         first = kept.setdefault(said, run)
         if first is not run:
-            kept[said] = replace(first, notes=(*first.notes, f"{clean(str(run.path))} is a copy of it and is left out"))
+            kept[said] = replace(first, notes=(*first.notes, f"{run.path} is a copy of it and is left out"))
     return list(kept.values())
 
 
@@ -233,8 +232,8 @@ def _read_lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = clean(json.loads(line))
-        except (ValueError, RecursionError):
+            row = json.loads(line)
+        except ValueError:
             row = None
         if isinstance(row, dict) and isinstance(row.get("split", ""), str):
             rows.append(row)

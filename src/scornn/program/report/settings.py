@@ -14,9 +14,9 @@ from typing import Any
 from scornn.nn.catalogue import look
 from scornn.program.report.curves import Line
 from scornn.program.report.runs import Run, finite, mapping
-from scornn.program.tasks.base import OF_A_BATCH
 from scornn.program.tasks.catalogue import entry_of, label_and_about
-from scornn.program.train.tables import of_setting, set_values
+from scornn.program.train.identity import Identity
+from scornn.program.train.tables import set_values
 
 _PROBLEM = ("length", "permuted", "dataset", "corpus")
 _NOT_A_SETTING = (
@@ -187,12 +187,8 @@ def _identity(run: Run, data: object, code: object) -> str:
     """
     if not run.config:
         return f"run {run.path}"
-    setting = {key: value for key, value in run.config.items() if key not in _NOT_A_SETTING}
-    if data is not None:
-        setting["data"] = None if OF_A_BATCH in json.dumps(data) else data
-    if code is not None:
-        setting["plugins"] = code
-    return json.dumps(flatten(of_setting(setting)), sort_keys=True)
+    known = {key: str(value) for key, value in data.items()} if isinstance(data, dict) else None
+    return Identity.of(run.config, known, None if code is None else str(code)).digest("setting")
 
 
 def _title(run: Run) -> str:

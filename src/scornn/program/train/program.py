@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,14 +16,16 @@ from scornn.errors import CheckpointError, DataError, RunInUseError, ScornnError
 from scornn.program import durable, tasks
 from scornn.program import plugins as plugin_files
 from scornn.program.progress import RunLog, log, run_log, run_messages
-from scornn.program.tasks.contract import difference, fingerprint
+from scornn.program.tasks.contract import fingerprint
 from scornn.program.train import board, checkpoint, distributed, provenance, watch
 from scornn.program.train.begin import begin_with, find_start
 from scornn.program.train.config import Config, build, to_json, to_table
-from scornn.program.train.engine import Engine, Weights, make_task
+from scornn.program.train.engine import Engine, make_task
+from scornn.program.train.figures import Weights
+from scornn.program.train.identity import differences, in_words
 from scornn.program.train.loop import Trainer
 from scornn.program.train.progress import Figures, Shown, Silent
-from scornn.program.train.run import Run, never_began, no_way_on, place, read_config
+from scornn.program.train.run import Run, has_results, never_began, no_way_on, place, read_config, with_plugins
 from scornn.program.train.weights import Stored
 from scornn.program.train.weights import find as find_weights
 
@@ -129,10 +131,10 @@ def evaluate(
     task, engine, saved = load(path, best=best, weights=weights, data=data, plugins=plugins)
     if audio is not None and not isinstance(task, tasks.Speech):
         raise UsageError(f"--audio rebuilds speech, but {path} is a run of {task.name}")
-    if saved.data and (other := difference(saved.data, fingerprint(task))):
-        log.warning(f"evaluated on other data than {path} was trained on: {other}")
-    if saved.plugins not in (None, code := plugin_files.digest(saved.config.plugins)):
-        log.warning(f"evaluated with other code than {path} was trained with: {saved.plugins} then, {code} now")
+    if saved.data and (other := differences(saved.data, fingerprint(task))):
+        log.warning(f"evaluated on other data than {path} was trained on: {'; '.join(in_words(other))}")
+    if saved.plugins not in (None, code := plugin_files.digest(saved.config.get("plugins") or ())):
+        log.warning(f"evaluated with other code than {path} was trained with: {code} instead of {saved.plugins}")
     result: dict[str, Any] = {
         "run": str(path),
         "step": saved.step,
@@ -160,8 +162,8 @@ def load(
 
     ``path`` may also be what else holds weights: a recorded result, a checkpoint, a file of `scornn export`.
     """
-    found = find_weights(path, best=best, weights=weights, plugins=plugins)
-    config = found.config
+    found = find_weights(path, best=best, weights=weights)
+    config = build(with_plugins(found.config, plugins))
     if data is not None:
         config = msgspec.structs.replace(config, data=str(data))
     if _lacks_device(config):
@@ -170,12 +172,12 @@ def load(
     task = _task(config)
     if found.task is not None:
         was, now = (msgspec.to_builtins(form) for form in (found.task, tasks.TaskForm.of(found.task.name, task)))
-        if other := [f"{key} is {now[key]}, was {was[key]}" for key in was if now[key] != was[key]]:
+        if other := differences(was, now):
             here = f"{config.data} has data" if config.data else "the task is"
-            raise DataError(f"{here} of another kind than {path} was trained on: {', '.join(other)}")
+            raise DataError(f"{here} of another kind than {path} was trained on: {', '.join(in_words(other))}")
     engine = Engine(config, task)
     found.put_into(engine.model)
-    return task, engine, found
+    return task, engine, replace(found, config=to_table(config))
 
 
 def _task(config: Config) -> tasks.Task:
@@ -214,11 +216,10 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_bo
 
     with ExitStack() as stack:
         step = trainer.world.from_first(hold)
-        saved = None if step is None else checkpoint.at(path / "checkpoints", step)
+        saved = None if step is None else checkpoint.load(path / "checkpoints" / f"step-{step}")
         if saved is not None:
             trainer.resume(saved)
-            done = trainer.finished and trainer.settled
-            if done and trainer.world.from_first(lambda: run is not None and run.is_settled(saved.step)):
+            if trainer.finished and trainer.world.from_first(lambda: run is not None and run.is_settled(saved.step)):
                 if trainer.world.first:
                     parameters, step = trainer.engine.parameter_count(), trainer.ledger.step
                     run_log.info(f"{parameters:,} parameters, at step {step:,}, in {path}")
@@ -260,7 +261,7 @@ def _newest(trainer: Trainer, run: Run, there: bool) -> int | None:
         return None
     saved = checkpoint.newest(run.checkpoints, run_log.warning)
     if saved is None:
-        if (run.path / "summary.json").exists():  # of a recorded result, or of a run whose checkpoints were deleted
+        if has_results(run.path):  # of a recorded result, or of a run whose checkpoints were deleted
             raise CheckpointError(f"{run.path} has results, but no checkpoint to go on from: {no_way_on(run.path)}")
         return None
     run.check_metrics(saved.state["metrics_bytes"])
@@ -279,6 +280,8 @@ def _open(
         checkpoint.prune(run.checkpoints, {step for step in checkpoint.steps(run.checkpoints) if step <= saved.step})
     run.truncate_metrics(saved.state["metrics_bytes"] if saved else 0)
     durable.write_text(run.path / "config.json", to_json(trainer.config))
+    if saved is None:
+        run.write_summary(trainer.summary())  # readers learn its metric, goal and baseline before the first figure
     for line in filter(None, (trainer.task.in_words, _first_line(trainer, run.path))):
         run_log.info(line)
     if saved is None:

@@ -16,9 +16,10 @@ from typing import Any, BinaryIO, Self
 
 from scornn.errors import CheckpointError, RunInUseError, StorageError, UsageError
 from scornn.program import durable, plugins
-from scornn.program.tasks.catalogue import find, name_of
+from scornn.program.tasks.catalogue import name_of
 from scornn.program.train import checkpoint
-from scornn.program.train.config import Config, build, differences
+from scornn.program.train.config import Config, build
+from scornn.program.train.identity import Identity
 from scornn.program.train.tables import Table, read
 
 RUNS = Path("runs")
@@ -33,7 +34,7 @@ def label(config: Config) -> str:
 
 
 def read_config(path: Path, files: Sequence[str] = ()) -> Config:
-    """The config of an existing run. Its plugins are loaded: ``files``, or those that it remembers."""
+    """The config of an existing run. Its plugins are loaded: ``files``, or those that it names."""
     return build(with_plugins(read_table(path), files))
 
 
@@ -52,8 +53,8 @@ def read_table(path: Path) -> Table:
 
 
 def with_plugins(table: Mapping[str, Any], files: Sequence[str]) -> Table:
-    """What a config holds, with its plugins loaded: ``files``, or those that it remembers."""
-    return {**table, "plugins": plugins.load(files) or plugins.load_remembered(table)}
+    """What a config holds, with its plugins loaded: ``files``, or those that it names."""
+    return {**table, "plugins": plugins.of_config(table, files)}
 
 
 def place(config: Config, out: Path | None, *, join: bool = False) -> tuple[Path, bool]:
@@ -98,9 +99,8 @@ def no_way_on(path: Path) -> str:
 
 def _holds_another(config: Config, path: Path) -> bool:
     try:
-        there = read_config(path)
-        elsewhere = there.data != config.data and find(name_of(config.task)).by_folder
-        return elsewhere or bool(differences(there, config))
+        here, there = Identity.of(config), Identity.of(read_table(path))
+        return not (here.same(there, "course") and here.same(there, "problem"))
     except (UsageError, StorageError):
         return not _is_empty(path)
 
@@ -112,9 +112,14 @@ def _is_empty(path: Path) -> bool:
 
 def never_began(path: Path) -> bool:
     """Whether a run from other weights was ended before they were saved in it: it has a config, and nothing to lose."""
-    if checkpoint.steps(path / "checkpoints") or (path / "summary.json").exists():
+    if checkpoint.steps(path / "checkpoints") or has_results(path):
         return False
     return durable.read_object(path / "config.json").get("start") is not None
+
+
+def has_results(path: Path) -> bool:
+    """Whether a run has a summary of more than its start."""
+    return (path / "summary.json").exists() and durable.read_object(path / "summary.json").get("steps") != 0
 
 
 def _is_finished(path: Path, step: int | None = None) -> bool:
@@ -165,7 +170,7 @@ class Run:
 
     def is_settled(self, step: int) -> bool:
         """Whether the run ended at this step and nothing is left to mend."""
-        return _is_finished(self.path, step) and not checkpoint.replaced(self.checkpoints)
+        return _is_finished(self.path, step)
 
     def check_metrics(self, size: int) -> None:
         """Refuse a metrics file that is shorter than it was when a checkpoint was made."""
