@@ -24,6 +24,7 @@ ROOMS = [
     ["nn"],
     ["optim"],
     ["program.durable"],
+    ["program.progress"],
     ["program.data"],
     ["program.tasks"],
     ["program.metrics"],

@@ -24,30 +24,6 @@ def test_origin_names_the_preset_and_what_differs() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["train", "mnist", "--length", "5"], 2, "unknown key task.length of mnist; known: batch"),
-        (["train", "copying", "--set", "task.lenght=5"], 2, "unknown key task.lenght of copying; did you mean length?"),
-        (["train", "copying", "--until", "loss"], 2, "--until 'loss': expected key=value, for example --until loss="),
-        (["train", "mnist", "--data", "nowhere"], 3, "--data nowhere: no such folder"),
-        (["doctor", "--data", "file"], 3, "--data file: not a folder"),
-    ],
-)
-def test_refusals(
-    arguments: list[str],
-    code: int,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("file").touch()
-    assert main(arguments) == code
-    assert said in capsys.readouterr().err
-
-
 def test_start_and_end_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,9 +7,8 @@ import subprocess
 
 import pytest
 
-from scornn.errors import DataError, StorageError, UsageError
+from scornn.errors import DataError
 from scornn.program.cli import main as program
-from scornn.program.cli.report import main
 from scornn.program.report import curves, run_report
 from scornn.program.report.run_report import report
 from scornn.program.report.runs import find, read
@@ -337,15 +336,16 @@ def test_command_writes_the_page_in_one_piece(tmp_path, runs, capsys):
     run = runs.make(tmp_path / "run", runs.config())
     out = tmp_path / "page.html"
     out.write_text("old")
-    assert main([str(run), "--out", str(out), "--title", "Ours & theirs"]) == 0
+    assert program(["report", str(run), "--out", str(out), "--title", "Ours & theirs"]) == 0
     assert "<title>Ours &amp; theirs</title>" in out.read_text()
     assert str(out) in capsys.readouterr().out
-    with pytest.raises(UsageError, match="no RUN given"):
-        main([])
-    with pytest.raises(UsageError, match="--utterances -1: expected"):
-        main([str(run), "--utterances", "-1"])
-    with pytest.raises(StorageError, match="nowhere"):
-        main([str(run), "--out", str(tmp_path / "nowhere" / "page.html")])
+    for arguments, code, said in (
+        ([], 2, "no RUN given"),
+        ([str(run), "--utterances", "-1"], 2, "--utterances -1: expected"),
+        ([str(run), "--out", str(tmp_path / "nowhere" / "page.html")], 6, "nowhere"),
+    ):
+        assert program(["report", *arguments]) == code
+        assert said in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["page.html", "run"]
 
 

@@ -30,7 +30,7 @@ from typing import Annotated, Literal
 import tyro
 
 from scornn.errors import DataError, DivergedError, UsageError
-from scornn.program.cli._options import absolute, at_least_one, flag, option, parse, waiting, write_page
+from scornn.program.cli._options import absolute, at_least_one, flag, option, waiting, write_page
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,7 @@ class Flags:
     quiet: Annotated[bool, flag("Show no progress.")] = False
 
 
-def main(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "reproduce", __doc__)
+def main(flags: Flags) -> int:
     if flags.runs and flags.item != "record":
         raise UsageError(f"{' '.join(flags.runs)}: only `scornn reproduce record` takes runs")
     at_least_one(seeds=flags.seeds, iterations=flags.iterations)

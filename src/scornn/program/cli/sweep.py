@@ -33,7 +33,6 @@ from scornn.program.cli._options import (
     filled,
     flag,
     option,
-    parse,
     waiting,
     wanted,
     write_page,
@@ -41,20 +40,6 @@ from scornn.program.cli._options import (
 
 if TYPE_CHECKING:
     from scornn.program.sweep.program import Result
-
-_RESUME = """Go on with a sweep: after Ctrl-C, a kill, or to a new total of trials.
-
-Examples:
-    scornn sweep resume sweeps/pmnist-scornn-170
-    scornn sweep resume sweeps/pmnist-scornn-170 --trials 60 --jobs 2
-"""
-_REPORT = """Write one self-contained HTML page about a sweep, finished or not; or its record, all that the page shows.
-
-Examples:
-    scornn sweep report sweeps/pmnist-scornn-170 --out sweep.html
-    scornn sweep report sweeps/pmnist-scornn-170 --out pmnist.json
-    scornn sweep report pmnist.json --out sweep.html
-"""
 
 
 @dataclass(frozen=True)
@@ -83,6 +68,13 @@ class Flags(train.Flags):
 
 @dataclass(frozen=True)
 class ResumeFlags:
+    """Go on with a sweep: after Ctrl-C, a kill, or to a new total of trials.
+
+    Examples:
+        scornn sweep resume sweeps/pmnist-scornn-170
+        scornn sweep resume sweeps/pmnist-scornn-170 --trials 60 --jobs 2
+    """
+
     sweep: Annotated[str, tyro.conf.Positional, option("DIR", "The sweep's directory.")]
     trials: Annotated[int | None, option("N", "A new total.")] = None
     jobs: Annotated[int | None, option("K", "Processes at once.")] = None
@@ -94,6 +86,14 @@ class ResumeFlags:
 
 @dataclass(frozen=True)
 class ReportFlags:
+    """Write one self-contained HTML page about a sweep, finished or not; or its record, all that the page shows.
+
+    Examples:
+        scornn sweep report sweeps/pmnist-scornn-170 --out sweep.html
+        scornn sweep report sweeps/pmnist-scornn-170 --out pmnist.json
+        scornn sweep report pmnist.json --out sweep.html
+    """
+
     sweep: Annotated[str, tyro.conf.Positional, option("DIR", "The sweep's directory, or a record of it.")]
     out: Annotated[
         str, tyro.conf.arg(metavar="FILE", help="The page; with .json a small record, which report takes too.")
@@ -102,14 +102,13 @@ class ReportFlags:
     plugin: Annotated[tuple[str, ...], option("FILE", "The sweep's Python files.")] = ()
 
 
-def main(argv: list[str]) -> int:
-    if argv[:1] == ["resume"]:
-        return _resume(argv[1:])
-    return _report(argv[1:]) if argv[:1] == ["report"] else _start(argv)
+def main(flags: Flags | ResumeFlags | ReportFlags) -> int:
+    if isinstance(flags, ResumeFlags):
+        return _resume(flags)
+    return _report(flags) if isinstance(flags, ReportFlags) else _start(flags)
 
 
-def _start(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "sweep", __doc__)
+def _start(flags: Flags) -> int:
     at_least_one(trials=flags.trials, jobs=flags.jobs)
     if flags.start_from is not None or flags.start_weights != "raw":
         raise UsageError("--start-from, --start-weights: the trials of a sweep begin with their seed; leave them out")
@@ -142,8 +141,7 @@ def _start(argv: list[str]) -> int:
     return _finish(start(plan, out, quiet=flags.quiet, tensorboard=wanted(flags.tensorboard)), flags.quiet)
 
 
-def _resume(argv: list[str]) -> int:
-    flags = parse(ResumeFlags, argv, "sweep resume", _RESUME)
+def _resume(flags: ResumeFlags) -> int:
     at_least_one(trials=flags.trials, jobs=flags.jobs)
 
     from scornn.program.sweep.program import resume
@@ -160,9 +158,7 @@ def _resume(argv: list[str]) -> int:
     return _finish(result, flags.quiet)
 
 
-def _report(argv: list[str]) -> int:
-    flags = parse(ReportFlags, argv, "sweep report", _REPORT)
-
+def _report(flags: ReportFlags) -> int:
     given, out = Path(flags.sweep), Path(flags.out)
     with waiting(f"reading {given}"):
         from scornn.program import durable

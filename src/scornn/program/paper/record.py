@@ -23,12 +23,12 @@ from scornn.program.paper import match
 from scornn.program.paper.figures import write_pictured
 from scornn.program.paper.results import collect
 from scornn.program.paper.tables import summary, table
+from scornn.program.progress import log
 from scornn.program.recipes.presets import presets
 from scornn.program.report import spectrum
 from scornn.program.report.runs import finite, mapping
 from scornn.program.report.runs import read as read_run
 from scornn.program.tasks import catalogue
-from scornn.program.train.progress import warn
 
 LARGEST = 200_000
 """Bytes of the largest file of metrics."""
@@ -91,7 +91,7 @@ def _entry(run: Path, results: Path) -> _Entry:
         if found:
             files[spectrum.FILE] = (json.dumps(spectrum.to_table(found)) + "\n").encode()
         elif reason:
-            warn(f"{run} is recorded without it: {reason}")
+            log.warning(f"{run} is recorded without it: {reason}")
     return _Entry(target, files)
 
 

@@ -98,7 +98,7 @@ def reproduce(items: list[Item], request: Request) -> Outcome:
     ran: set[str] = set()
     with Overview(", ".join(i.name for i in items), len(jobs), request.quiet) as overview:
         for job in jobs:
-            overview.begin(job.shown)
+            overview.start(job.shown)
             try:
                 if _needs(job) in absent:
                     raise DataError(absent[_needs(job)])

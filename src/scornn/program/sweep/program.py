@@ -13,6 +13,7 @@ import msgspec
 from scornn.errors import DivergedError, ScornnError, UsageError
 from scornn.program import durable
 from scornn.program import plugins as plugin_files
+from scornn.program.progress import log, tell
 from scornn.program.sweep import plan as plans
 from scornn.program.sweep.plan import Plan
 from scornn.program.sweep.progress import Overview
@@ -20,7 +21,6 @@ from scornn.program.sweep.storage import DATABASE, require_optuna, storage_error
 from scornn.program.sweep.study import Trials, tickets
 from scornn.program.sweep.worker import Worker
 from scornn.program.train.distributed import default_threads, die_with_parent
-from scornn.program.train.progress import tell, warn
 
 _STORAGE = "SCORNN_SWEEP_STORAGE"
 """Hands a URL with its password to the processes of ``--jobs``."""
@@ -105,7 +105,7 @@ def _counted(plan: Plan) -> Plan:
     """The plan with as many trials as it can have: a grid ends."""
     count = len(tickets(plan))
     if count < plan.trials:
-        warn(
+        log.warning(
             f"--trials {plan.trials}: the lists of --over have {count} combinations, and each is a trial once: "
             "there are no more"
         )
@@ -162,7 +162,9 @@ def _warn_of_other_code(trials: Trials) -> None:
     for code, numbers in trials.plugin_code().items():
         if code != now:
             trials_of = ", ".join(map(str, numbers))
-            warn(f"trials {trials_of} came from {code}, and those that are left will from {now}: they may not compare")
+            log.warning(
+                f"trials {trials_of} came from {code}, and those that are left will from {now}: they may not compare"
+            )
 
 
 def _failure(trials: Trials) -> ScornnError | None:

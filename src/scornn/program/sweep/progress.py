@@ -4,8 +4,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from scornn.program.progress import log
 from scornn.program.sweep.study import Trials, ended
-from scornn.program.train.progress import tell
 
 _SECONDS = 30.0
 
@@ -38,7 +38,7 @@ class Overview:
     def say(self, text: str) -> None:
         """A line for people."""
         if not self._quiet:
-            tell(text)
+            log.info(text)
 
     def refresh(self) -> None:
         """Look at the study."""

@@ -45,7 +45,6 @@ class CopyingConfig(TaskConfig, frozen=True, kw_only=True, tag="copying"):
     CopyingConfig,
     label="copying",
     smoke={"length": 20, "train_size": 16, "test_size": 4, "batch": 4},
-    overhead=0.25,
 )
 class Copying(Task):
     """The copying problem of one length; sequences are drawn by row number and never stored."""

@@ -49,7 +49,7 @@ _SMOKE = {"train_size": 16, "test_size": 4, "batch": 4}
 
 
 @task("pmnist", PixelMnistConfig, label="permuted MNIST", settings={"permuted": True}, smoke=_SMOKE)
-@task("mnist", PixelMnistConfig, label="MNIST", settings={"permuted": False}, smoke=_SMOKE, overhead=0.10)
+@task("mnist", PixelMnistConfig, label="MNIST", settings={"permuted": False}, smoke=_SMOKE)
 class PixelMnist(Task):
     """Pixel-by-pixel MNIST. Images stay bytes; a batch is converted when it is asked for."""
 
