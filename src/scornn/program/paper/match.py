@@ -49,13 +49,13 @@ def _in_words(found: Differences) -> list[str]:
 
 
 def share_made(summary: Mapping[str, Any], preset: Preset) -> float:
-    """How far a run went, as a share of the paper's length; 0 where it does not say."""
+    """The share of the paper's length that a run has made; 0 if its summary does not say."""
     made, whole_length, _ = _lengths(summary, preset)
     return made / whole_length if isinstance(made, int | float) else 0.0
 
 
 def length(summary: Mapping[str, Any], preset: Preset) -> str:
-    """How far a run went against the paper's length: "4,000 of 10,000 iterations", "70 epochs"."""
+    """The length of a run beside the paper's: "4,000 of 10,000 iterations", "70 epochs"."""
     made, whole_length, unit = _lengths(summary, preset)
     if not isinstance(made, int | float):
         return f"unknown part of {whole_length:,} {unit}"
@@ -66,7 +66,7 @@ def length(summary: Mapping[str, Any], preset: Preset) -> str:
 
 
 def _lengths(summary: Mapping[str, Any], preset: Preset) -> tuple[Any, Any, str]:
-    """How far a run went, the paper's length, and what is counted."""
+    """The length of a run, the paper's, and their unit."""
     if preset.config.get("steps"):
         return summary.get("steps"), preset.config["steps"], "iterations"
     return summary.get("epochs"), preset.config.get("epochs"), "epochs"
@@ -80,7 +80,7 @@ def sizes(config: Mapping[str, Any]) -> list[str]:
 
 
 def is_reduced(config: Mapping[str, Any], preset: Preset) -> bool:
-    """Whether the network or the problem itself is another than the paper's, as in a smoke run."""
+    """True if the state size or the length is not the preset's, as in a smoke run."""
     here, there = flat(config), flat(whole(preset.name))
     return any(here.get(key) != there.get(key) for key in ("model.hidden", "task.length"))
 

@@ -54,9 +54,9 @@ class Request:
 
 @dataclass
 class Outcome:
-    """How it went: the signal that stopped it (0 at the end), and why some presets have no result, or a run of theirs.
+    """The end of a reproduction: the signal that stopped it (0: none), and why some presets have no result.
 
-    ``items`` names all that were ever asked for in this directory, in the paper's order: what its page shows.
+    ``items`` names all that were ever asked for in this directory, in the paper's order: its page shows them.
     """
 
     items: list[str]
@@ -234,7 +234,7 @@ def _reached(summary: dict[str, Any], wanted: Config) -> bool:
 
 
 def _check_same(config: Config, there: Config, path: Path) -> None:
-    """A run of the same setting, whatever its length and how often it is looked at."""
+    """Refuse to go on with a run of other settings; its length, its machine and ``eval_every`` may differ."""
     found = Identity.of(config).differences(Identity.of(there), "course")
     changed = {key for key in found if level(key) is not Level.MACHINE and key != "eval_every"}
     if changed == {"start"}:

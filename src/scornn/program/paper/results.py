@@ -85,7 +85,7 @@ class Results:
 
     @property
     def smoke(self) -> bool:
-        """Whether networks or problems were other than the paper's."""
+        """True if networks or problems were smaller than the paper's."""
         configs = [(run.config, name) for name, runs in self.runs.items() for run in runs]
         configs += [(mapping(timed.get("config")), name) for name, timed in self.timings.items()]
         return any(match.is_reduced(config, presets()[name]) for config, name in configs)

@@ -222,7 +222,7 @@ def _settings_table(problem: Problem) -> list[Section]:
 
 
 def _without_unused_flavours(config: dict[str, str]) -> dict[str, str]:
-    """A config without the flavours of rules that have none, which every config.json has."""
+    """A config without ``flavour`` where the rule is not RMSprop, the only one that has flavours."""
     return {
         key: value
         for key, value in config.items()
