@@ -27,7 +27,7 @@ from scornn.program.train.config import ModelConfig
 from scornn.program.train.figures import Weights
 from scornn.program.train.ledger import Ledger
 from scornn.program.train.loop import check_belongs
-from scornn.program.train.run import has_results, retrain_advice, read_table
+from scornn.program.train.run import has_results, read_table, retrain_advice
 from scornn.program.train.tables import Table, lookup
 from scornn.program.train.validate import convert
 
