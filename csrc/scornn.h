@@ -5,7 +5,7 @@
  * The head y may be left out. In one pass with the recurrence it costs little: h_t is in cache when V reads it, and the
  * gradient of y is as thin as y, while that of h is as large as all states.
  *
- * The LSTM is the "activation" with four rows of W, U and b to a unit, in the order i, f, g, o, and a second state:
+ * The LSTM is the cell with four rows of W, U and b to a unit, in the order i, f, g, o, and a second state:
  *
  *     i, f, o = sigmoid(z + b),   g = tanh(z + b),   c_t = f c_{t-1} + i g,   h_t = o tanh(c_t).
  *
@@ -31,7 +31,7 @@
 
 #include <stdint.h>
 
-#define SCORNN_ABI_VERSION 7
+#define SCORNN_ABI_VERSION 8
 
 #if defined(_WIN32)
 #define SCORNN_API __declspec(dllexport)
@@ -47,17 +47,17 @@ extern "C" {
 
 enum scornn_dtype { SCORNN_FLOAT32 = 0, SCORNN_FLOAT64 = 1 };
 
-enum scornn_activation {
+enum scornn_cell {
     SCORNN_IDENTITY = 0,
     SCORNN_RELU = 1,
     SCORNN_LEAKY_RELU = 2,      /* slope 0.1 */
     SCORNN_TANH = 3,
     SCORNN_MODRELU = 4,         /* sign(z) relu(|z| + b) */
     SCORNN_COMPLEX_MODRELU = 5, /* adjacent pairs (re, im): z relu(|z| + b) / (|z| + 1e-5) */
-    SCORNN_LSTM = 6,            /* without a head, as the three that follow */
-    SCORNN_GRU = 7,
-    SCORNN_GORU = 8,
-    SCORNN_BANK = 9             /* h_t = R h_{t-1} + U x_t + b: see below */
+    SCORNN_LSTM = 64,           /* the cells that follow are no activations, and have no head */
+    SCORNN_GRU = 65,
+    SCORNN_GORU = 66,
+    SCORNN_BANK = 67            /* h_t = R h_{t-1} + U x_t + b: see above */
 };
 
 enum scornn_isa { SCORNN_ISA_BEST = 0, SCORNN_ISA_PORTABLE = 1, SCORNN_ISA_AVX2 = 2, SCORNN_ISA_AVX512 = 3 };
@@ -85,14 +85,14 @@ struct scornn_map {
  * the one before it, none is under 1.
  *
  * x, h0, U, output, and W or a map, are always there; forward needs h_n, with a head V, c and y, the LSTM c0 and c_n;
- * the backward pass of LSTM, GRU and GORU gates, the LSTM's cells. What is said to be NULL otherwise may be NULL. A call
+ * the backward pass of LSTM, GRU and GORU gates, the LSTM's c_all. What is said to be NULL otherwise may be NULL. A call
  * that finds another pointer NULL, batch sizes that grow, a map that leads out of the states, or sizes that do not fit
- * returns SCORNN_INVALID and touches nothing; a call for no rows looks at sizes alone. How long the arrays are it cannot
- * know. */
+ * returns SCORNN_INVALID and touches nothing; a call for no rows looks at sizes alone and writes nothing. How long the
+ * arrays are it cannot know. */
 struct scornn_sequence {
     int64_t steps, batch, hidden, input; /* T, B, n, m */
     int64_t heads;                       /* p, or 0: no head */
-    int32_t dtype, activation, reverse, isa;
+    int32_t dtype, cell, reverse, isa;
     const int64_t *batch_sizes;          /* (T,) or NULL */
     const void *x;                       /* (T, B, m), or (N, m) packed */
     int64_t x_stride[3];                 /* time, row, column */
@@ -108,9 +108,9 @@ struct scornn_sequence {
     /* LSTM alone. */
     const void *c0;                      /* (B, n) contiguous */
     void *c_n;                           /* (B, n) contiguous: written by forward */
-    void *cells;                         /* c_t, shape of output: written by forward, read by backward */
+    void *c_all;                         /* c_t, shape of output: written by forward, read by backward */
     void *gates;                         /* LSTM: i, f, g, o; GRU and GORU: r, g, c, s. (T, B, 4n) or (N, 4n): written
-                                            by forward, read by backward. NULL, as cells: no backward */
+                                            by forward, read by backward. NULL, as c_all: no backward */
     const struct scornn_map *map;        /* in place of W, which is then not read, or NULL; without a head */
 };
 

@@ -328,9 +328,9 @@ def test_goru_is_its_equations(n: int, bias: bool) -> None:
 
 
 def test_goru_operator() -> None:
-    x, h0, W, U, b = draw(4, 3, 2), draw(3, 5), draw(15, 5), draw(15, 2), draw(15)
+    x, h0, W, U, b = draw(4, 3, 2), draw(3, 5), draw(15, 5), draw(15, 2), draw(20)
     arguments = [t.requires_grad_() for t in (x, h0, W, U, b)]
-    torch.library.opcheck(torch.ops.scornn.goru_forward.default, (*arguments, "modrelu", None, False), test_utils=QUICK)
+    torch.library.opcheck(torch.ops.scornn.goru_forward.default, (*arguments, "goru", None, False), test_utils=QUICK)
 
 
 @pytest.mark.parametrize("model", ["urnn", "eurnn"])

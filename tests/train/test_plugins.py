@@ -235,7 +235,11 @@ def test_what_is_wrong_in_a_later_batch_is_named(
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("return Batch(x.transp", "return Batch((x if step < 2 else x.double()).transp", "batch 3 of test: expected"),
+        (
+            "return Batch(x.transp",
+            "return Batch((x if step < 2 else x.double()).transp",
+            "batch 3 of test is",
+        ),
         ('return {"loss"', 'return {"f1": (0, 0), "loss"', "measure()['f1'] counts nothing in the whole of test"),
     ],
 )
@@ -305,7 +309,7 @@ def test_a_sweep_whose_plugin_was_edited_says_that_its_trials_do_not_compare(
     (note,) = json.loads(Path("kept.json").read_text())["notes"]
     assert re.fullmatch(
         r"Made with other code of the plugins, so that their figures may not compare: "
-        r"trials 0, 1 with first\.py \w{12}; trial 2 with first\.py \w{12}\.",
+        r"trials 0, 1 with first\.py \w{12}; trials 2 with first\.py \w{12}\.",
         note,
     )
     assert main(["sweep", "report", "s"]) == 0

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scornn.ops.custom import in_backward, in_hooks, under_transform
+from scornn.torch_internals import in_backward, in_hooks, under_dispatch_mode, under_transform
 
 
 class _Scope:
@@ -62,7 +62,7 @@ def once(module: nn.Module, suffix: str, make: Callable[[str], Tensor]) -> Tenso
     if torch.compiler.is_compiling():
         return make(suffix)
     scope = _scope.get()
-    if scope is None or not scope.open or under_transform() or torch._C._len_torch_dispatch_stack():
+    if scope is None or not scope.open or under_transform() or under_dispatch_mode():
         return make(suffix)
     if torch.is_grad_enabled() and (in_hooks() or in_backward()):  # each call of a checkpoint saves all of its tensors
         return make(suffix)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from scornn.functional import full_precision, has_values, skew
+from scornn.functional import full_precision, skew
 from scornn.nn import init
 from scornn.nn.base import OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice, check_integer, precise
 from scornn.ops.activations import REAL
-from scornn.ops.custom import in_backward, in_hooks, under_transform
 from scornn.ops.exponential import skew_exponential
+from scornn.torch_internals import has_values, in_backward, in_hooks, under_transform
 
 STARTS = {"henaff": init.rotation_angles_, "cayley": init.cayley_rotations_}
 

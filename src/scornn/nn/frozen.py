@@ -14,7 +14,8 @@ from scornn.ops import gated
 from scornn.ops.activations import ACTIVATIONS
 from scornn.ops.bank import Bank, turned
 from scornn.ops.bank_scan import every_state
-from scornn.ops.rung import choose
+from scornn.ops.rung import CELLS, Operands, choose, run
+from scornn.torch_internals import scan
 
 OWN_BIAS = ("modrelu", "complex_modrelu")
 """Activations that add b to |z|, not to z."""
@@ -116,10 +117,9 @@ class FrozenLayer(DenseRecurrentLayer):
         if one:
             last = list(_step(of, *_added(of, x[0]), state))
             return last[0].unsqueeze(0), last[0] if len(last) == 1 else tuple(last)
-        rung = None if self.plain else choose(gated.RUNGS, "naive" if self.backend == "manual" else self.backend, x)
-        if rung is not None and (rung.opaque or not torch.compiler.is_compiling()):
-            c0 = state[1] if self.kind == "lstm" else None
-            output, *last = rung.run(x, state[0], *of[1:], self.kind, batch_sizes, reverse, c0=c0)
+        operands = Operands(x, state[0], *of[1:], self.kind, batch_sizes, reverse, *state[1:])
+        if not self.plain and (not torch.compiler.is_compiling() or choose(operands, self.backend).name == "native"):
+            output, *last = run(operands, self.backend)
         elif batch_sizes is not None:
             raise RuntimeError("a frozen layer on torch's operators takes no PackedSequence; give padded sequences")
         else:
@@ -129,8 +129,6 @@ class FrozenLayer(DenseRecurrentLayer):
 
 def _scan(of: Recurrence, x: Tensor, state: tuple[Tensor, ...], reverse: bool) -> tuple[Tensor, ...]:
     """The loop as one operator of torch: the states and the last ones."""
-    from torch._higher_order_ops.scan import scan
-
     added, own = _added(of, x)
 
     # One array of carried states: an operator of several results would leave their order to the exporter.
@@ -138,14 +136,14 @@ def _scan(of: Recurrence, x: Tensor, state: tuple[Tensor, ...], reverse: bool) -
         after = torch.cat(_step(of, here, own, carried.chunk(len(state), -1)), -1)
         return after, after.chunk(len(state), -1)[0].clone()
 
-    carried, output = scan(combine, torch.cat(state, -1), added, reverse=reverse)
+    carried, output = scan(combine, torch.cat(state, -1), added, reverse)
     return output, *carried.chunk(len(state), -1)
 
 
 def _added(of: Recurrence, x: Tensor) -> tuple[Tensor, Tensor | None]:
     """What the inputs add to Wh, and the bias where it is not in it."""
     added = x @ of.U.mT
-    if of.b is None or of.kind in (*OWN_BIAS, "gru", "goru"):
+    if of.b is None or of.kind in OWN_BIAS or CELLS[of.kind].gates == 3:
         return added, of.b
     return added + of.b, None
 

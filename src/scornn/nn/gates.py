@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from scornn.functional import full_precision
 from scornn.nn.catalogue import model
 from scornn.nn.checks import check_integer, check_number
 from scornn.nn.layer import RecurrentLayer
-from scornn.ops import gated, native
-from scornn.ops.custom import under_transform
-from scornn.ops.layout import Order, States
-from scornn.ops.rung import Rung, choose
+from scornn.ops.rung import CELLS, Operands, choose, like, run
 
 
 class GatedLayer(RecurrentLayer):
@@ -23,14 +19,13 @@ class GatedLayer(RecurrentLayer):
     torch keeps two bias vectors where one is enough: the second, ``bias_hh``, stays zero and is not trained.
     """
 
-    BACKENDS: ClassVar[tuple[str, ...]] = ("auto", "native", "naive")
     backend: str = "auto"
     kind: str
     forget_bias: float
     proj_size: int = 0
 
     def parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
-        rows = native.GATES[self.kind] * self.hidden_size
+        rows = CELLS[self.kind].gates * self.hidden_size
         shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, input_size), "weight_hh": (rows, self.state_size)}
         if self.bias:
             shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
@@ -54,50 +49,15 @@ class GatedLayer(RecurrentLayer):
         if self.proj_size:
             nn.init.xavier_uniform_(self.tensor(f"weight_hr{suffix}"))
 
-    @property
-    def rungs(self) -> tuple[Rung, Rung]:
-        """The ways to run, each a method: arguments and result as :meth:`run`, with the states always a tuple."""
-        refuses = _no_projections if self.proj_size else native.RUNG.refuses
-        return Rung("native", self.on_kernel, native.RUNG.unavailable, refuses), Rung("naive", self.loop, opaque=False)
-
     def run(self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Any]:
-        states = h0 if isinstance(h0, tuple) else (h0,)
-        rung = choose(self.rungs, self.backend, x)
-        output, *last = rung.run(suffix, x, states, batch_sizes, reverse)
-        return output, tuple(last) if isinstance(h0, tuple) else last[0]
-
-    def on_kernel(
-        self, suffix: str, x: Tensor, states: States, batch_sizes: Tensor | None, reverse: bool
-    ) -> tuple[Tensor, ...]:
-        return gated.kernel(x, states[0], *self.operands(suffix), self.kind, batch_sizes, reverse, c0=_cell(states))
-
-    def loop(
-        self, suffix: str, x: Tensor, states: States, batch_sizes: Tensor | None, reverse: bool
-    ) -> tuple[Tensor, ...]:
-        """torch's own loop, or one of plain steps where that has no rule for torch.func's transforms."""
-        if under_transform():
-            R = self.tensor(f"weight_hr{suffix}") if self.proj_size else None
-            operands = (x, states[0], *self.operands(suffix), self.kind, batch_sizes, reverse)
-            with full_precision(x):
-                return gated.naive(*operands, c0=_cell(states), R=R)
-        function: Any = getattr(torch._VF, self.kind)
-        names = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * self.bias + ["weight_hr"] * bool(self.proj_size)
-        weights = [self.tensor(f"{name}{suffix}") for name in names]
-        first: Any = tuple(h.unsqueeze(0) for h in states)
-        first = first if len(first) > 1 else first[0]
-        order = Order(x, batch_sizes, reverse).index if reverse and batch_sizes is not None else None
-        settings = (self.bias, 1, 0.0, self.training, False)
-        with full_precision(x):
-            if batch_sizes is None:
-                output, *last = function(x.flip(0) if reverse else x, first, weights, *settings, False)
-                output = output.flip(0) if reverse else output
-            else:
-                output, *last = function(x if order is None else x[order], batch_sizes, first, weights, *settings)
-                output = output if order is None else output[order]
-        return output, *(h.squeeze(0) for h in last)
+        h, *c = h0 if isinstance(h0, tuple) else (h0,)
+        R = self.tensor(f"weight_hr{suffix}") if self.proj_size else None
+        operands = Operands(x, h, *self.operands(suffix), self.kind, batch_sizes, reverse, c[0] if c else None, R)
+        output, *last = run(operands, self.backend)
+        return output, tuple(last) if c else last[0]
 
     def slow_when_packed(self, x: Tensor) -> bool:
-        return not self.bidirectional and choose(self.rungs, self.backend, x).name != "native"
+        return not self.bidirectional and choose(like(x, self.kind), self.backend).name != "native"
 
     def extra_repr(self) -> str:
         return super().extra_repr() + (f", proj_size={self.proj_size}" if self.proj_size else "")
@@ -126,7 +86,8 @@ class LSTM(GatedLayer):
     trained, so that the number of trained parameters is the paper's :math:`4(mn + n^2 + n)`.
 
     ``backend`` is ``auto``, scornn's kernel where it runs and torch's own loop elsewhere; ``native``, the kernel or an
-    error; or ``naive``, torch's own loop, which has second derivatives.
+    error; ``torch``, torch's own loop; or ``naive``, a loop of plain steps, which torch.func can transform. These two
+    have second derivatives.
 
     Example:
         >>> output, (h_n, c_n) = LSTM(3, 5, forget_bias=-4)(torch.randn(7, 2, 3))
@@ -195,7 +156,8 @@ class GRU(GatedLayer):
     zero and is not trained, so that the number of trained parameters of a layer is :math:`3(mn + n^2 + n)`.
 
     ``backend`` is ``auto``, scornn's kernel where it runs and torch's own loop elsewhere; ``native``, the kernel or an
-    error; or ``naive``, torch's own loop, which has second derivatives.
+    error; ``torch``, torch's own loop; or ``naive``, a loop of plain steps, which torch.func can transform. These two
+    have second derivatives.
 
     Example:
         >>> output, h_n = GRU(3, 5, forget_bias=2)(torch.randn(7, 2, 3))
@@ -232,12 +194,3 @@ class GRU(GatedLayer):
             gates = 2 * self.hidden_size
             b = torch.cat([first[:gates] + second[:gates], first[gates:], second[gates:]])
         return W, U, b
-
-
-def _no_projections(x: Tensor) -> str:
-    return "it has no projections (proj_size)"
-
-
-def _cell(states: States) -> Tensor | None:
-    """c of an LSTM's (h, c)."""
-    return states[1] if len(states) > 1 else None

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from scornn.functional import full_precision
 from scornn.nn.base import OrthogonalRecurrentLayer
-from scornn.nn.caching import once
 from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice, precise
 from scornn.nn.eurnn import check_rotations
 from scornn.ops import rotations
-from scornn.ops.gated import GORU_RUNGS
-from scornn.ops.rung import choose
+from scornn.ops.rung import Operands, run
 
 
 @model(
@@ -58,7 +54,6 @@ class GORU(OrthogonalRecurrentLayer):
     """
 
     kind = "goru"
-    BACKENDS: ClassVar[tuple[str, ...]] = ("auto", *(rung.name for rung in GORU_RUNGS))
 
     def __init__(
         self,
@@ -114,11 +109,8 @@ class GORU(OrthogonalRecurrentLayer):
     def run(
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
     ) -> tuple[Tensor, Tensor]:
-        with full_precision(x):
-            W = torch.cat([self.tensor(f"weight_gates{suffix}"), once(self, suffix, self.recurrent_matrix)])
-            U, b = self.input_matrix(suffix), self.bias_vector(suffix)
-            output, h_n = choose(GORU_RUNGS, self.backend, x).run(x, h0, W, U, b, self.activation, batch_sizes, reverse)
-            return output, h_n
+        output, h_n = run(Operands(x, h0, *self.operands(suffix), self.kind, batch_sizes, reverse), self.backend)
+        return output, h_n
 
     def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
         """The gates above W, U, and b with zeros beside W h, as :mod:`scornn.ops.gated` takes them."""

@@ -13,9 +13,9 @@ from torch import Tensor
 from scornn.functional import full_precision, orthogonality_error
 from scornn.nn.base import DenseRecurrentLayer
 from scornn.nn.checks import check_choice, precise
-from scornn.ops import product
 from scornn.ops.layout import complex_pairs
-from scornn.ops.rung import choose
+from scornn.ops.product import Product
+from scornn.ops.rung import CELLS, Operands, like, run
 
 
 def real_form(M: Tensor) -> Tensor:
@@ -97,8 +97,8 @@ class UnitaryRecurrentLayer(DenseRecurrentLayer):
 
     def product_on_kernel(self) -> bool:
         """Whether a product runs on the kernel, which makes it worth while at sizes where PyTorch's loop is slower."""
-        kernel = product.RUNGS[0]
-        return self.backend in ("auto", kernel.name) and kernel.why_not(self.like) is None
+        kernel = CELLS["product"].rungs[0]
+        return self.backend in ("auto", kernel.name) and kernel.why_not(like(self.like, self.activation)) is None
 
     kind = DenseRecurrentLayer.kind
 
@@ -110,10 +110,10 @@ class UnitaryRecurrentLayer(DenseRecurrentLayer):
         with full_precision(x):
             name, factors = self.product(suffix)
             b = self.bias_vector(suffix)
-            made = [*(precise(factor) for factor in factors), None, None][:3]
+            W = Product(name, [precise(factor) for factor in factors])
             U, b = precise(self.input_matrix(suffix)), None if b is None else precise(b)
-            run = choose(product.RUNGS, self.backend, precise(x)).run
-            output, h_n = run(precise(x), precise(h0), *made, U, b, name, self.activation, batch_sizes, reverse)
+            operands = Operands(precise(x), precise(h0), W, U, b, self.activation, batch_sizes, reverse)
+            output, h_n = run(operands, self.backend)
         return output.to(x.dtype), h_n.to(x.dtype)
 
     def reads_in_one_pass(self) -> bool:

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from scornn.program.cli._options import flag, option, parse, waiting
+from scornn.program.cli._options import flag, option, waiting
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,7 @@ class Flags:
     plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files.")] = ()
 
 
-def main(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "export", __doc__)
-
+def main(flags: Flags) -> int:
     from scornn.program.deploy.network import load
     from scornn.program.deploy.write import export
 

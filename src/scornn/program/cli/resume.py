@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import tyro
 
 from scornn.errors import UsageError
-from scornn.program.cli._options import TensorBoard, absolute, at_least_one, flag, option, parse, wanted
+from scornn.program.cli._options import TensorBoard, absolute, at_least_one, flag, option, wanted
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,7 @@ class Flags:
     quiet: Annotated[bool, flag("Show no progress.")] = False
 
 
-def main(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "resume", __doc__)
+def main(flags: Flags) -> int:
     if flags.iterations is not None and flags.epochs is not None:
         raise UsageError("both --iterations and --epochs are given: expected one of them")
     at_least_one(iterations=flags.iterations, epochs=flags.epochs)

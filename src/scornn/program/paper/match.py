@@ -1,12 +1,11 @@
 """Which preset a run belongs to, and in words how it differs from it."""
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from scornn.program.paper.experiments import Preset
-from scornn.program.paper.presets import presets
+from scornn.program.recipes.experiments import Preset
+from scornn.program.recipes.presets import presets
 from scornn.program.report.settings import setting_name
 from scornn.program.tasks.base import Level
 from scornn.program.train.config import build, to_table
@@ -20,9 +19,9 @@ def preset_of(config: Mapping[str, Any]) -> Preset | None:
 
     Of several that differ in their length alone it is the one of the run's length, or else the first.
     """
-    named = re.fullmatch(r"(.+)-s\d+", str(config.get("name") or ""))
-    if named and named[1] in presets():
-        return presets()[named[1]]
+    named = presets().get(str(config.get("name")).removesuffix(f"-s{config.get('seed')}"))
+    if named is not None:
+        return named
     own = _identity(config)
     alike = [preset for preset in presets().values() if _identity_of(preset.name) == own]
     length = [preset for preset in alike if whole(preset.name)["epochs"] == config.get("epochs")]

@@ -44,9 +44,7 @@ class CopyingConfig(TaskConfig, frozen=True, kw_only=True, tag="copying"):
     "copying",
     CopyingConfig,
     label="copying",
-    smoke={"train_size": 16, "test_size": 4, "batch": 4},
-    shorten=50,
-    overhead=0.25,
+    smoke={"length": 20, "train_size": 16, "test_size": 4, "batch": 4},
 )
 class Copying(Task):
     """The copying problem of one length; sequences are drawn by row number and never stored."""

@@ -72,6 +72,7 @@ class Speech(Task):
         corpus = corpora.load(config.corpus, data, allow_partial=config.allow_partial)
         self.rate = corpus.rate
         self.features = features.load(corpus, allow_partial=config.allow_partial)
+        self.sources = self.features.fingerprint
         self.notes = (*corpus.notes, *(f"skipped {reason}" for reason in self.features.skipped))
         for note in self.notes:
             _log.warning("%s", note)
@@ -126,6 +127,3 @@ class Speech(Task):
             "mse": (total.item(), count),
             "mse_padded": (total.item(), padded),
         }
-
-    def fingerprint(self) -> dict[str, str]:
-        return dict(self.features.fingerprint)

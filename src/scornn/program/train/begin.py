@@ -10,7 +10,8 @@ import torch
 
 from scornn.errors import UsageError
 from scornn.nn.widen import widen
-from scornn.program.train import progress, state
+from scornn.program.progress import log
+from scornn.program.train import state
 from scornn.program.train.config import Config
 from scornn.program.train.engine import Engine, build_model
 from scornn.program.train.figures import Weights
@@ -43,7 +44,7 @@ def find_start(
     follows = {"rho"} if n < expected else set()  # D keeps the signs that it has and gets those that are missing
     keys = (options[0].keys() | options[1].keys()) - follows
     if other := sorted(key for key in keys if options[0].get(key) != options[1].get(key)):
-        progress.warn(f"--start-from {source} was trained with another model.options.{', model.options.'.join(other)}")
+        log.warning(f"--start-from {source} was trained with another model.options.{', model.options.'.join(other)}")
     found = label(source, stored)
     if config.start not in (None, found):
         raise UsageError(f"start = {config.start}, but --start-from {source} has {found}; --set start=null takes them")

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from scornn.errors import ScornnError, UsageError
-from scornn.program.train.progress import warn
+from scornn.program.progress import log
 
 T = TypeVar("T")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -148,7 +148,7 @@ def _store(size: int) -> Any:
     others = f"{size - 1} other process{'es' * (size > 2)}"
     where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     again = "start them all with `torchrun --nproc-per-node N -m scornn train …`, or unset WORLD_SIZE"
-    notice = Timer(_PATIENCE, warn, [f"waiting for {others} at {where} (WORLD_SIZE = {size})"])
+    notice = Timer(_PATIENCE, log.warning, [f"waiting for {others} at {where} (WORLD_SIZE = {size})"])
     notice.daemon = True
     notice.start()
     try:

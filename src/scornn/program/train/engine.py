@@ -35,9 +35,6 @@ from scornn.program.train.config import Average, Config, ModelConfig, StepRule
 from scornn.program.train.distributed import World
 from scornn.program.train.figures import Weights
 
-Clock = Callable[[str], None]
-"""Called with the name of each part of a step when that part ends."""
-
 
 class Outcome(NamedTuple):
     """A step that was made: the loss of its batch, and whether a process wants to stop."""
@@ -62,8 +59,7 @@ def build_model(
         raise UsageError(f"backend = native: {state}; expected auto, manual or naive")
     kind = MODELS[model.name].layer if model.name in MODELS else None
     if kind is not None and "backend" in inspect.signature(kind).parameters:
-        # a rung that a model lacks is its naive one
-        options["backend"] = backend if backend in (*kind.BACKENDS, "native") else "naive"
+        options["backend"] = backend
     if kind is not None:
         _check_options(model.name, kind, model.options)
     try:
@@ -189,7 +185,7 @@ class Engine:
             self.model.eval()(batch.inputs, batch.lengths)
         self.model.train()
 
-    def step(self, epoch: int, number: int, stop: bool = False, clock: Clock = lambda part: None) -> Outcome:
+    def step(self, epoch: int, number: int, stop: bool = False) -> Outcome:
         """Batch ``number`` of ``epoch``, forward, backward, update.
 
         Raises :class:`DivergedError`, with the parameters untouched, if the loss or the gradient is not finite.
@@ -199,7 +195,6 @@ class Engine:
         if empty := batch.size == 0:  # DDP wants a backward pass of every process: one sample, which does not count
             batch = whole.shard(0, whole.size, self.task.read)
         batch = batch.to(self.world.device)
-        clock("data")
         outputs = self._forward(batch.inputs, batch.lengths)
         with self._faults("loss", "train", number):
             total, count = self.task.loss(outputs, batch)
@@ -212,12 +207,10 @@ class Engine:
             # DDP averages over processes; the loss is a sum over all of them divided by one common count.
             sums = self.world.add([float(total.detach()), count, stopping])
             loss, stopping = total * (self.world.size / sums[1]), sums[2]
-        clock("forward")
         for parameter in self.parameters:
             parameter.grad = None
         penalty = self.model.layer.penalty()
         (loss if penalty is None else loss + penalty).backward()
-        clock("backward")
         self._set_rates(epoch * self._steps_per_epoch + number)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         value, gradient_norm = torch.stack([loss.detach(), _norm(gradients)]).tolist()
@@ -235,7 +228,6 @@ class Engine:
         self.world.average_(self._statistics)
         if self.average is not None:
             self.average.update_parameters(self.model)
-        clock("optimizer")
         return Outcome(value, stopping > 0)
 
     def network(self, weights: Weights = "raw") -> SequenceModel:

@@ -16,13 +16,14 @@ import msgspec
 from scornn import ops
 from scornn.errors import CheckpointError, DivergedError, UsageError
 from scornn.program import plugins
+from scornn.program.progress import run_log
 from scornn.program.tasks import Task, TaskForm, check
 from scornn.program.tasks.catalogue import name_of
 from scornn.program.tasks.contract import fingerprint
-from scornn.program.train import checkpoint, progress, provenance, state
+from scornn.program.train import checkpoint, provenance, state
 from scornn.program.train.config import Config, to_table
 from scornn.program.train.distributed import World
-from scornn.program.train.engine import Clock, Engine
+from scornn.program.train.engine import Engine
 from scornn.program.train.figures import Metrics, Weights, figures
 from scornn.program.train.identity import Identity, differences, in_words
 from scornn.program.train.ledger import Ledger
@@ -46,8 +47,8 @@ def check_belongs(saved: checkpoint.Checkpoint, config: Config | Mapping[str, An
 class Trainer:
     """Trains one config. :meth:`attach` gives it a run directory; without one it leaves no trace."""
 
-    def __init__(self, config: Config, task: Task, world: World, clock: Clock = lambda part: None) -> None:
-        self.config, self.task, self.world, self.clock = config, task, world, clock
+    def __init__(self, config: Config, task: Task, world: World) -> None:
+        self.config, self.task, self.world = config, task, world
         check(task)
         self.engine = Engine(config, task, world)
         _ = self.engine.optimizers  # a rule that does not fit is refused before anything is written
@@ -62,7 +63,6 @@ class Trainer:
         self._data = fingerprint(task)
         self._form = msgspec.to_builtins(TaskForm.of(name_of(config.task), task))
         self._best_before: set[int] = set()
-        self._unlogged: list[str] = []
         self._check_stop_when()
         self.engine.check_batches()
 
@@ -70,9 +70,6 @@ class Trainer:
         """Write in this run directory from now on, and show progress on this display."""
         self.run_directory = run
         self.display = display(self.display.figures)
-        for text in self._unlogged:
-            run.log(text)
-        self._unlogged = []
 
     def resume(self, saved: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint of the same config and data. Nothing is written."""
@@ -89,7 +86,7 @@ class Trainer:
         self.ledger.reached &= bool(self.config.stop_when)
         self._check_end(saved.state["config"])
         if not self.finished and (changed := differences(saved.state["numerics"], self._numerics())):
-            self.warn(f"may not resume bit for bit: {', '.join(in_words(changed))}")
+            run_log.warning(f"may not resume bit for bit: {', '.join(in_words(changed))}")
 
     def _check_end(self, before: Mapping[str, Any]) -> None:
         """Refuse a new end that the run has passed, and say what a later one means for the rates."""
@@ -100,7 +97,7 @@ class Trainer:
         if self.total <= step:
             raise UsageError(f"the new end is step {self.total:,}, but the run stands at step {step:,} already")
         if schedule is not None and schedule.looks_at_the_end:
-            self.warn(
+            run_log.warning(
                 f"the rates fall to zero at the end of the run ({schedule.kind}), which moves from step {end:,} "
                 f"to {self.total:,}: from step {step:,} on they are those of a run of that length"
             )
@@ -137,36 +134,18 @@ class Trainer:
                     leaving = agreed if self.world.size > 1 else bool(stop)  # the checkpoint comes at once
                     if due or (at_boundary and not self.ledger.evaluate and not leaving):
                         self.save()
-                    self.clock("rest")
                 if self.config.stop_when and not self.ledger.reached:
                     goals = ", ".join(f"{name}={value:g}" for name, value in self.config.stop_when.items())
-                    self.say(f"not reached in {self.total} steps: {goals}")
+                    run_log.info(f"not reached in {self.total} steps: {goals}")
             finally:
                 self.display.close()
         return 0
-
-    def say(self, text: str) -> None:
-        """Show a line, and log it."""
-        self.display.say(text)
-        self._note(text)
-
-    def warn(self, text: str) -> None:
-        """Warn on standard error, also of a quiet run, and in the log."""
-        if self.world.first:
-            progress.warn(text)
-        self._note(text)
-
-    def _note(self, text: str) -> None:
-        if self.run_directory:
-            self.run_directory.log(text)
-        else:
-            self._unlogged.append(text)
 
     def _step(self, stop: bool) -> bool:
         ledger, begun = self.ledger, time.perf_counter()
         epoch, number = divmod(ledger.step, self.steps_per_epoch)
         try:
-            outcome = self.engine.step(epoch, number, stop, self.clock)
+            outcome = self.engine.step(epoch, number, stop)
         except DivergedError as error:
             raise DivergedError(
                 f"not finite at step {ledger.step + 1}: {error}; the update was not applied. It would be so again: "
@@ -214,7 +193,7 @@ class Trainer:
             rows = [self._record(split, metrics, orthogonality, weights) for split, metrics in results.items()]
             if orthogonality is not None and not orthogonality < _NOT_ORTHOGONAL:
                 which = "" if weights == "raw" else " of the averaged weights"
-                self.warn(
+                run_log.warning(
                     f"step {self.ledger.step}: W{which} is no longer orthogonal, ‖WᵀW − I‖_F = {orthogonality:.3g}"
                 )
             so_far = figures(rows, self.task.headline, self.task.goal, weights, self.ledger.figures[weights])

@@ -1,9 +1,10 @@
 """Start a run, resume one, evaluate one: the loop with everything that stands around it."""
 
+import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,8 +15,9 @@ import torch
 from scornn.errors import CheckpointError, DataError, RunInUseError, ScornnError, StorageError, UsageError
 from scornn.program import durable, tasks
 from scornn.program import plugins as plugin_files
+from scornn.program.progress import RunLog, log, run_log, run_messages
 from scornn.program.tasks.contract import fingerprint
-from scornn.program.train import board, checkpoint, distributed, progress, provenance, watch
+from scornn.program.train import board, checkpoint, distributed, provenance, watch
 from scornn.program.train.begin import begin_with, find_start
 from scornn.program.train.config import Config, build, to_json, to_table
 from scornn.program.train.engine import Engine, make_task
@@ -65,12 +67,12 @@ def start(
     write_board = board.wanted(tensorboard)
     config, stored = find_start(start_from, config, start_weights, widen=widen)
     check_device(config)
-    with closing(distributed.start(config.device)) as world:
+    with closing(distributed.start(config.device)) as world, _messages(world, quiet or display) as messages:
         trainer = Trainer(config, _task(config), world)  # refuses data, sizes and options before a directory is made
         if stored is not None:
             begin_with(stored, config, trainer.engine)
         path = Path(world.from_first(lambda: place(config, out, join=world.launched)))
-        return _train(trainer, path, display or (Silent if quiet else Shown), write_board)
+        return _train(trainer, path, display or (Silent if quiet else Shown), write_board, messages)
 
 
 def resume(
@@ -107,9 +109,9 @@ def resume(
     if changed:
         config = build({**to_table(config), **changed})
     check_device(config)
-    with closing(distributed.start(config.device)) as world:
+    with closing(distributed.start(config.device)) as world, _messages(world, quiet or display) as messages:
         trainer = Trainer(config, _task(config), world)
-        return _train(trainer, path, display or (Silent if quiet else Shown), write_board)
+        return _train(trainer, path, display or (Silent if quiet else Shown), write_board, messages)
 
 
 def evaluate(
@@ -130,9 +132,9 @@ def evaluate(
     if audio is not None and not isinstance(task, tasks.Speech):
         raise UsageError(f"--audio rebuilds speech, but {path} is a run of {task.name}")
     if saved.data and (other := differences(saved.data, fingerprint(task))):
-        progress.warn(f"evaluated on other data than {path} was trained on: {'; '.join(in_words(other))}")
+        log.warning(f"evaluated on other data than {path} was trained on: {'; '.join(in_words(other))}")
     if saved.plugins not in (None, code := plugin_files.digest(saved.config.get("plugins") or ())):
-        progress.warn(f"evaluated with other code than {path} was trained with: {code} instead of {saved.plugins}")
+        log.warning(f"evaluated with other code than {path} was trained with: {code} instead of {saved.plugins}")
     result: dict[str, Any] = {
         "run": str(path),
         "step": saved.step,
@@ -165,9 +167,7 @@ def load(
     if data is not None:
         config = msgspec.structs.replace(config, data=str(data))
     if _lacks_device(config):
-        progress.warn(
-            f"{path} was trained on cuda, and PyTorch finds no GPU here: on the cpu the last digits may differ"
-        )
+        log.warning(f"{path} was trained on cuda, and PyTorch finds no GPU here: on the cpu the last digits may differ")
         config = msgspec.structs.replace(config, device="cpu")
     task = _task(config)
     if found.task is not None:
@@ -200,23 +200,28 @@ def _lacks_device(config: Config) -> bool:
     return config.device == "cuda" and not torch.cuda.is_available()
 
 
-def _train(trainer: Trainer, path: Path, display: Display, write_board: bool) -> Result:
+def _messages(world: distributed.World, quiet: object) -> AbstractContextManager[RunLog]:
+    """The messages of a run; the first process alone shows them, and of a quiet run the warnings alone."""
+    return run_messages(logging.CRITICAL if not world.first else logging.WARNING if quiet else logging.INFO)
+
+
+def _train(trainer: Trainer, path: Path, display: Display, write_board: bool, messages: RunLog) -> Result:
     """Go on from the newest checkpoint, or begin. All that may be refused comes before the directory is held."""
     world, before = trainer.world, checkpoint.steps(path / "checkpoints")
-    step = world.from_first(lambda: newest_step(path, trainer.warn))
+    step = world.from_first(lambda: newest_step(path, run_log.warning))
     saved = None if step is None else checkpoint.load(path / "checkpoints" / f"step-{step}")
     if saved is not None:
         trainer.resume(saved)
     if trainer.finished and world.from_first(lambda: is_finished(path, step)):
         if world.first:
-            shown = display(trainer.display.figures)
-            shown.say(f"{trainer.engine.parameter_count():,} parameters, at step {step:,}, in {path}")
-            shown.say("nothing is left to do; --iterations or --epochs give the run a later end")
+            run_log.info(f"{trainer.engine.parameter_count():,} parameters, at step {step:,}, in {path}")
+            run_log.info("nothing is left to do; --iterations or --epochs give the run a later end")
         return Result(path, 0, trainer.summary(), world.first)
     with ExitStack() as stack:
         run = world.on_first(lambda: _hold(stack, path, before, saved))
         if run is not None:
             trainer.attach(run, display)
+            messages.write_to(run.log)
             _introduce(trainer, path, saved is None)
         if saved is None and trainer.config.start is not None:
             trainer.save()  # the run no longer needs the other one
@@ -227,7 +232,7 @@ def _train(trainer: Trainer, path: Path, display: Display, write_board: bool) ->
             watchers = dict(watch.WATCHERS)
             if write_board:
                 watchers["TensorBoard"] = lambda path, _: board.opened(path / "tensorboard", trainer.ledger.step)
-            trainer.viewers += watch.opened(watchers, path, to_table(trainer.config), stack, trainer.warn)
+            trainer.viewers += watch.opened(watchers, path, to_table(trainer.config), stack, run_log.warning)
             run.log(f"training from step {trainer.ledger.step}, code {provenance.code_version()}")
         try:
             number = trainer.run()
@@ -263,13 +268,13 @@ def _hold(stack: ExitStack, path: Path, before: list[int], saved: checkpoint.Che
 def _introduce(trainer: Trainer, path: Path, begins: bool) -> None:
     """Say what is trained, and what in it looks like a mistake."""
     for line in filter(None, (trainer.task.in_words, _first_line(trainer, path))):
-        trainer.say(line)
+        run_log.info(line)
     if begins:
         for doubt in trainer.task.doubts:
-            trainer.warn(doubt)
+            run_log.warning(doubt)
         if (key := trainer.engine.unused_rule) is not None:
             model = trainer.config.model.name
-            trainer.warn(f"{key} changes nothing: it is for what makes a recurrent matrix, and {model} has none")
+            run_log.warning(f"{key} changes nothing: it is for what makes a recurrent matrix, and {model} has none")
 
 
 def _first_line(trainer: Trainer, path: Path) -> str:

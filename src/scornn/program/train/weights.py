@@ -21,8 +21,9 @@ from torch import Tensor
 from scornn.errors import CheckpointError
 from scornn.nn.model import SequenceModel
 from scornn.program import durable, plugins
+from scornn.program.progress import log
 from scornn.program.tasks import TaskForm
-from scornn.program.train import checkpoint, progress, state
+from scornn.program.train import checkpoint, state
 from scornn.program.train.config import ModelConfig
 from scornn.program.train.figures import Weights
 from scornn.program.train.ledger import Ledger
@@ -89,7 +90,7 @@ def find(path: Path, *, best: bool = False, weights: Weights = "raw") -> Stored:
             raise CheckpointError(f"{path} names no config: it is no checkpoint of a training run")
         return _stored(saved, saved.state["config"], weights, False, path.parent.parent)
     table = read_table(path)
-    saved_or_none = checkpoint.newest(path / "checkpoints", progress.warn)
+    saved_or_none = checkpoint.newest(path / "checkpoints", log.warning)
     if saved_or_none is None:
         if (path / FILE).is_file():
             return _asked_for(read(path / FILE), best, weights)
