@@ -167,21 +167,6 @@ def test_a_network_whose_model_is_of_a_plugin_needs_it(
     assert scornn.load("one.safetensors", plugins=["symmetric.py"])(torch.randn(5, 2, 2)).shape == (2, 1)
 
 
-def test_of_two_plugins_that_of_the_task_is_not_needed(forget: Callable[[], None]) -> None:
-    short = ["--hidden", "4", "--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet"]
-    both = ["--plugin", "first.py", "--plugin", "symmetric.py"]
-    assert main(["train", "first", "--model", "symmetric", *both, "--out", "run", *short]) == 0
-    assert main(["export", "run", "--to", "safetensors", "--out", "one.safetensors"]) == 0
-    x = torch.randn(5, 2, 1)
-    expected = scornn.load("run")(x)
-    forget()
-    Path("first.py").unlink()
-    for path in ("run", max(Path("run/checkpoints").iterdir()), "one.safetensors"):
-        network = scornn.load(path, plugins=["symmetric.py"])
-        assert torch.equal(network(x), expected)
-        assert network.task.name == "first"
-
-
 def test_a_plugin_imports_the_files_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
     Path("own").mkdir()
     Path("own/beside.py").write_text("size = 1\n")
@@ -316,28 +301,6 @@ def test_a_sweep_whose_plugin_was_edited_says_that_its_trials_do_not_compare(
     assert "their figures may not compare" in Path("sweep.html").read_text()
 
 
-@pytest.mark.parametrize(("model", "kind"), [("scornn", "rmsprop"), ("lstm", "adam")])
-def test_the_model_of_a_tasks_defaults_has_the_plain_settings_of_its_own(model: str, kind: str) -> None:
-    text = Path("first.py").read_text()
-    Path("first.py").write_text(text.replace('{"hidden": 16}', f'{{"hidden": 16, "name": "{model}"}}'))
-    short = ["--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet"]
-    assert main(["train", "first", "--plugin", "first.py", "--out", "run", *short]) == 0
-    config = json.loads(Path("run/config.json").read_text())
-    assert (config["model"]["name"], config["optimizer"]["rest"]["kind"]) == (model, kind)
-    assert config["model"]["options"] == ({"rho": 1} if model == "scornn" else {})
-
-
-def test_a_run_starts_from_one_whose_plugin_was_moved(
-    forget: Callable[[], None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    short = ["--hidden", "4", "--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet"]
-    assert main(["train", "first", "--plugin", "first.py", "--out", "run", *short]) == 0
-    forget()
-    Path("first.py").rename("moved.py")
-    again = ["train", "first", "--plugin", "moved.py", "--start-from", "run", "--out", "next", *short]
-    assert main(again) == 0, capsys.readouterr().err
-
-
 @pytest.mark.parametrize("becomes", ["edited", "deleted"])
 def test_a_checkpoint_names_the_code_that_was_run(
     forget: Callable[[], None], becomes: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -363,13 +326,3 @@ def test_a_checkpoint_names_the_code_that_was_run(
     assert "evaluated with other code than run was trained with: " in capsys.readouterr().err
     assert main(["resume", "run", "--plugin", "first.py", *short, "3"]) == 0
     assert "may not resume bit for bit: plugins " in capsys.readouterr().err
-
-
-def test_a_model_of_a_plugin_may_call_a_parameter_as_it_likes(capsys: pytest.CaptureFixture[str]) -> None:
-    text = Path("symmetric.py").read_text()
-    assert "half_hh" in text
-    Path("symmetric.py").write_text(text.replace("half_hh", "sign_gate"))
-    small = "--hidden 4 --iterations 2 --threads 1 --tensorboard off --quiet --set task.train_size=100"
-    train = f"train adding --model symmetric --plugin symmetric.py --set task.test_size=20 --out run {small}"
-    assert main(train.split()) == 0, capsys.readouterr().err
-    assert main(["eval", "run"]) == 0, capsys.readouterr().err

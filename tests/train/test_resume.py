@@ -20,7 +20,7 @@ from scornn.program.train.config import Config
 from scornn.program.train.distributed import World
 from scornn.program.train.engine import Engine, make_task
 from scornn.program.train.figures import Weights
-from scornn.program.train.loop import Trainer, check_belongs
+from scornn.program.train.loop import Trainer
 from scornn.program.train.signals import StopRequest
 
 Small = Callable[..., Config]
@@ -114,15 +114,6 @@ def test_with_rates_that_fall(
     changes = {"optimizer__schedule": {"kind": "halving", "every": 5}, "optimizer__rest__kind": kind}
     straight, stopped = straight_and_stopped(small, tmp_path, monkeypatch, (6, 7), **changes)
     assert bits(stopped) == bits(straight)
-
-
-def test_rates_are_halved_in_the_steps_that_are_said(small: Small) -> None:
-    config = small(steps=11, optimizer__schedule={"kind": "halving", "every": 5})
-    trainer = Trainer(config, make_task(config), World())
-    trainer.run()
-    for name, rule in (("rest", config.optimizer.rest), ("recurrent", config.optimizer.recurrent)):
-        (group,) = trainer.engine.optimizers[name].param_groups
-        assert group["lr"] == pytest.approx(rule.lr / 4)  # the eleventh step comes after two halvings
 
 
 def test_a_stop_during_an_evaluation_makes_it_again(
@@ -258,16 +249,6 @@ def test_optimizer_state_of_another_group_is_refused(small: Small, tmp_path: Pat
     _, engine, _ = program.load(tmp_path / "run")
     with pytest.raises(CheckpointError, match=r"rest/layer.skew_hh_l./square_avg, but rest has no such parameter"):
         state.restore(engine, saved.model, moved, saved.state)
-
-
-def test_a_checkpoint_of_before_an_option_existed_belongs(small: Small, tmp_path: Path) -> None:
-    start(small(), tmp_path / "run")
-    saved = checkpoint.load(tmp_path / "run" / "checkpoints" / "step-14")
-    del saved.state["config"]["optimizer"]["schedule"]
-    saved.state["config"]["optimizer"]["halve_every"] = None
-    check_belongs(saved, small())
-    with pytest.raises(CheckpointError, match="belongs to another config"):
-        check_belongs(saved, small(optimizer__schedule={"kind": "halving", "every": 7}))
 
 
 def test_a_run_may_start_from_the_weights_of_another(
@@ -439,13 +420,6 @@ def test_an_evaluation_makes_W_once(small: Small, monkeypatch: pytest.MonkeyPatc
     assert sorted(made) == sorted(engine.model.layer.suffixes())
 
 
-def test_a_shortened_metrics_file_is_refused(small: Small, tmp_path: Path) -> None:
-    start(small(), tmp_path / "run")
-    (tmp_path / "run" / "metrics.jsonl").write_text("")
-    with pytest.raises(CheckpointError, match=r"metrics.jsonl has 0 bytes"):
-        resume(tmp_path / "run", steps=20)
-
-
 def test_a_finished_run_stays_as_it_is_or_gets_a_later_end(small: Small, bits: Bits, tmp_path: Path) -> None:
     run = tmp_path / "run"
     start(small(), run)
@@ -500,17 +474,6 @@ def test_what_a_run_is_judged_by_is_there_from_its_first_step(
     assert [summary[key] for key in ("headline", "goal", "splits", "steps")] == ["recall", "max", ["test"], 0]
     assert summary["baseline"] == pytest.approx(0.693, abs=0.01)
     assert resume(tmp_path / "run").summary["finished"]
-
-
-@pytest.mark.parametrize("kept", [("finished",), ("finished", "steps")])
-def test_a_summary_that_lacks_figures_is_no_reason_to_fail(
-    kept: tuple[str, ...], small: Small, bits: Bits, tmp_path: Path
-) -> None:
-    whole = start(small(), tmp_path / "run").summary
-    (tmp_path / "run" / "summary.json").write_text(json.dumps({key: whole[key] for key in kept}))
-    assert resume(tmp_path / "run").summary["best"] == whole["best"]
-    with pytest.raises(UsageError, match="holds a finished run"):
-        start(small(), tmp_path / "run")
 
 
 def test_what_a_result_without_weights_can_be_used_for_is_said(small: Small, tmp_path: Path) -> None:
@@ -604,16 +567,6 @@ def test_a_second_sigint_leaves_at_once() -> None:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
-
-
-@pytest.mark.parametrize(
-    ("options", "device"), [({"fused": True}, "meta"), ({"capturable": True}, "meta"), ({"foreach": True}, "cpu")]
-)
-def test_the_count_of_steps_lies_where_torch_wants_it(options: dict[str, bool], device: str) -> None:
-    parameter = torch.nn.Parameter(torch.zeros((), device="meta"))
-    group = {"params": [parameter], "fused": None, "capturable": False} | options
-    assert state.placed("step", torch.tensor(3.0), parameter, group).device.type == device
-    assert state.placed("exp_avg", torch.tensor(3.0), parameter, group).device.type == "meta"
 
 
 def test_a_run_of_a_gpu_is_evaluated_and_resumed_without_one(

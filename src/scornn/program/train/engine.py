@@ -221,7 +221,7 @@ class Engine:
             finite = all(bool(g.isfinite().all()) for g in gradients)
         if not math.isfinite(value) or not finite:
             said = self._divergence(value, gradient_norm)
-            raise DivergedError(said + self.unfit("train", [number], epoch))
+            raise DivergedError(said + self.nonfinite_data("train", [number], epoch))
         self._clip(gradients, gradient_norm)
         for optimizer in self.optimizers.values():
             optimizer.step()
@@ -271,8 +271,8 @@ class Engine:
                 )
         return {name: total / count for name, (total, count) in sums.items()}
 
-    def unfit(self, split: str, numbers: Iterable[int], epoch: int = 0) -> str:
-        """Names the first of some batches whose data are not finite: it began there, and not in the weights."""
+    def nonfinite_data(self, split: str, numbers: Iterable[int], epoch: int = 0) -> str:
+        """Name the first of some batches whose data hold NaN or infinity; empty where none does."""
         for number in numbers:
             batch = self.task.batch(split, epoch, number)
             parts = {"inputs": batch.inputs, "targets": batch.targets}

@@ -109,7 +109,7 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to do."""
+        """True when nothing is left to do."""
         return not self.ledger.evaluate and (self.ledger.reached or self.ledger.step >= self.total)
 
     def run(self) -> int:
@@ -168,7 +168,7 @@ class Trainer:
         return f"{begin} a lower --recurrent-lr or --lr{clip}" + ("" if saved else ", and with data of size about one")
 
     def _due(self, step: int) -> bool:
-        """Whether a run is evaluated here that does not end here."""
+        """True where an evaluation is due in the middle of a run."""
         return step % (self.config.eval_every or self.steps_per_epoch) == 0
 
     def _evaluate(self, stop: StopRequest) -> bool:
@@ -214,15 +214,15 @@ class Trainer:
                 return None
             if not all(math.isfinite(value) for value in metrics.values()):
                 which = "" if weights == "raw" else " with the averaged weights"
-                unfit = self.engine.unfit(split, range(self.task.num_batches(split)))
+                nonfinite_data = self.engine.nonfinite_data(split, range(self.task.num_batches(split)))
                 raise DivergedError(
-                    f"not finite at step {self.ledger.step}, evaluating {split}{which}: {metrics}{unfit}"
+                    f"not finite at step {self.ledger.step}, evaluating {split}{which}: {metrics}{nonfinite_data}"
                 )
             results[split] = metrics
         return results
 
     def _record_window(self) -> None:
-        """The mean training loss of the steps since the last such line, where there are any."""
+        """Record the mean training loss since the last such line, if there were steps."""
         total, count = self.ledger.window
         if count:
             self._record("train", {"loss": total / count}, self.engine.orthogonality())
@@ -246,7 +246,7 @@ class Trainer:
         return record
 
     def save(self) -> None:
-        """A checkpoint, then what may be deleted because of it, then the summary that agrees with it."""
+        """Write a checkpoint, delete what it replaces, and write the summary that agrees with it."""
         run = self.run_directory
         if run is None and self.world.size == 1:
             return

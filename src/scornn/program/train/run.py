@@ -95,11 +95,11 @@ def newest_step(path: Path, warn: Callable[[str], None]) -> int | None:
     refuse_held(path)
     saved = checkpoint.newest(path / "checkpoints", warn)
     if saved is None and has_results(path):  # of a recorded result, or of a run whose checkpoints were deleted
-        raise CheckpointError(f"{path} has results, but no checkpoint to go on from: {no_way_on(path)}")
+        raise CheckpointError(f"{path} has results, but no checkpoint to go on from: {retrain_advice(path)}")
     return saved.step if saved else None
 
 
-def no_way_on(path: Path) -> str:
+def retrain_advice(path: Path) -> str:
     """Advice for a directory that has results but no checkpoint."""
     again = f"scornn train --config {shlex.quote(str(path / 'config.json'))} --out NEW"
     return f"to train it again would replace its results; `{again}` makes another run"

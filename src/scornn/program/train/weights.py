@@ -28,7 +28,7 @@ from scornn.program.train.config import ModelConfig
 from scornn.program.train.figures import Weights
 from scornn.program.train.ledger import Ledger
 from scornn.program.train.loop import check_belongs
-from scornn.program.train.run import has_results, no_way_on, read_table
+from scornn.program.train.run import has_results, read_table, retrain_advice
 from scornn.program.train.tables import Table, lookup
 from scornn.program.train.validate import convert
 
@@ -95,7 +95,7 @@ def find(path: Path, *, best: bool = False, weights: Weights = "raw") -> Stored:
         if (path / FILE).is_file():
             return _asked_for(read(path / FILE), best, weights)
         if has_results(path):
-            raise CheckpointError(f"{path} has results, but no checkpoint and no {FILE}: {no_way_on(path)}")
+            raise CheckpointError(f"{path} has results, but no checkpoint and no {FILE}: {retrain_advice(path)}")
         again = shlex.quote(str(path))
         raise CheckpointError(f"{path} has no checkpoint yet and no {FILE}; train it with `scornn resume {again}`")
     saved = saved_or_none
