@@ -21,6 +21,7 @@ ROOMS = [
     ["torch_internals"],
     ["functional"],
     ["ops"],
+    ["matrices"],
     ["nn"],
     ["optim"],
     ["program.durable"],
@@ -50,6 +51,7 @@ MODULES = [
 def test_public_names() -> None:
     assert sorted(scornn.__all__) == [
         "LinearMemory",
+        "ScaledCayley",
         "ScoRNN",
         "ScoRNNCell",
         "__version__",
@@ -59,6 +61,7 @@ def test_public_names() -> None:
         "deploy",
         "functional",
         "load",
+        "matrices",
         "nn",
         "ops",
         "optim",

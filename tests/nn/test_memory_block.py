@@ -96,7 +96,7 @@ def test_a_stride_turns_by_the_angle_itself_however_long_the_sequence(backend: s
 def test_the_angles_are_the_recurrent_parameters() -> None:
     model = network("last")
     groups = {group["name"]: group["params"] for group in optim.parameter_groups(model, lr=1.0, recurrent_lr=0.1)}
-    angles = [p for name, p in model.named_parameters() if "angle_hh" in name]
+    angles = [p for name, p in optim.named_parameters(model).items() if "angle_hh" in name]
     assert len(angles) == 2
     assert {id(p) for p in groups["recurrent"]} == {id(p) for p in angles}
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from scornn.nn.checks import check_sizes
+from scornn.matrices.checks import check_sizes
 from scornn.nn.layer import RecurrentLayer
 
 

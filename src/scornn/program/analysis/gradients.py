@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from scornn.matrices import cached
 from scornn.nn import SequenceModel
-from scornn.nn.caching import cached
 from scornn.program import durable
 from scornn.program.tasks import Batch, Task
 from scornn.program.train import program
@@ -63,7 +63,7 @@ def gradient_norms(model: SequenceModel, batch: Batch, loss: Loss | None = None)
 
 @contextmanager
 def _evaluated(model: SequenceModel) -> Iterator[None]:
-    """No dropout, no statistics of a batch, and a dtriv does not take the steps for those of a training."""
+    """No dropout, and no statistics of a batch."""
     before = {module: module.training for module in model.modules()}
     model.eval()
     try:

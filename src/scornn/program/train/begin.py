@@ -65,7 +65,8 @@ def begin_with(stored: Stored, config: Config, engine: Engine) -> None:
     Its D has the rho of its config, and training cannot change it.
     """
     model = engine.model
-    asked = {name: int((model.get_buffer(name) < 0).sum()) for name in state.sign_names(model)}
+    signs = model.state_dict()
+    asked = {name: int((signs[name] < 0).sum()) for name in state.sign_names(model)}
     if stored.model.hidden < config.model.hidden:
         stored = _widened(stored, config, engine, asked)
     stored.put_into(model)

@@ -23,8 +23,8 @@ from torch.optim.swa_utils import AveragedModel
 
 from scornn import ops
 from scornn.errors import DivergedError, UsageError
+from scornn.matrices import cached
 from scornn.nn import SequenceModel
-from scornn.nn.caching import cached
 from scornn.nn.catalogue import MODELS, build, options_of, parameter_count
 from scornn.optim import RMSprop, StiefelStep, parameter_groups
 from scornn.program import tasks
@@ -225,6 +225,7 @@ class Engine:
         self._clip(gradients, gradient_norm)
         for optimizer in self.optimizers.values():
             optimizer.step()
+        self.model.layer.after_step()
         self.world.average_(self._statistics)
         if self.average is not None:
             self.average.update_parameters(self.model)
