@@ -286,7 +286,7 @@ def test_data_of_another_kind_are_refused_wherever_they_are_named(
     assert main(["train", "arrays", "--data", "mine", *options]) == 0
     run = "runs/arrays-scornn-4-s5544"
     assert main(["eval", run, "--data", "values"]) == 3
-    assert "output_size is 4, was 3, headline is mse, was accuracy" in capsys.readouterr().err
+    assert "output_size 4 instead of 3, headline mse instead of accuracy" in capsys.readouterr().err
     assert main(["resume", run, "--data", "values", "--epochs", "2"]) == 4
     assert "was trained on other data: output_size 4 instead of 3" in capsys.readouterr().err
     assert main(["train", "arrays", "--data", "values", *options]) == 0  # another problem has another name
