@@ -82,6 +82,6 @@ def test_what_they_add_runs(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"diagonal +no unit sees another", done.stdout)
-    assert "optimizer.scale = -1: expected a finite number" in done.stderr
+    assert "optimizer.scale = -1: expected `float` > 0.0" in done.stderr
     losses = [(tmp_path / "runs" / scale / "metrics.jsonl").read_text() for scale in ("1", "3")]
     assert losses[0] != losses[1]

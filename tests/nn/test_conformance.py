@@ -111,7 +111,8 @@ def backends(case: Case) -> list[str | None]:
     if "backend" not in inspect.signature(KINDS[case.model].__init__).parameters:
         return [None]
     has = KINDS[case.model].BACKENDS
-    return [name for name, state in scornn.backends().items() if state == "available" and name in has]
+    lacks = {"manual"} if case.model in ("lstm", "gru") else set()  # it stands for torch's loop there
+    return [name for name, state in scornn.backends().items() if state == "available" and name in {*has} - lacks]
 
 
 def on(backend: str | None) -> dict[str, str]:

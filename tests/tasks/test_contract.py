@@ -58,37 +58,31 @@ def test_one_that_keeps_it() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"read": "first"}, "read = 'first'; expected one of all, last"),
-        ({"in_words": 3}, "in_words is 3, int; expected a str"),
-        ({"about": 3}, "about is 3, int; expected a str"),
-        ({"doubts": None}, "doubts is None, NoneType; expected a list of str"),
-        ({"doubts": "one"}, "doubts is 'one', str; expected a list of str"),
-        ({"goal": "more"}, "goal = 'more'; expected one of max, min"),
+        ({"read": "first"}, "read is 'first'; expected all or last"),
+        ({"goal": "more"}, "goal is 'more'; expected max or min"),
         ({"splits": ("train",)}, "expected train and test among them"),
-        ({"headline": "f1"}, r"measure\(\) has no f1; expected loss and the headline"),
-        ({"size": 0}, r"size\('train'\) is 0, int; expected an int from 1 on"),
-        ({"size": np.int64(3)}, r"size\('train'\) is .*3.*, int64; expected an int from 1 on"),
-        ({"input_size": np.int64(1)}, r"input_size is .*1.*, int64; expected an int from 1 on"),
-        ({"baseline": np.float32(0.5)}, r"baseline is .*0\.5.*, float32; expected a finite float, or None"),
-        ({"baseline": torch.tensor(0.5)}, r"baseline is tensor\(0\.5.*\), Tensor; expected a finite float"),
-        ({"baseline": math.nan}, "baseline is nan, float; expected a finite float, or None"),
-        ({"baseline": "not there"}, "baseline is 'not there', str; expected a finite float, or None"),
-        ({"inputs": torch.zeros(5, 3, 1, requires_grad=True)}, r"without a gradient; got .*detach\(\)"),
-        ({"loss": (torch.tensor(1.0), 3)}, r"loss\(\) has no gradient; expected a sum that depends on the outputs"),
-        ({"batch": (1, 2)}, "expected a Batch; got tuple"),
-        ({"inputs": torch.zeros(5, 3, 1).numpy()}, "tensors; got ndarray"),
-        ({"inputs": torch.zeros(5, 3, 1).double()}, "inputs in torch.float32; got torch.float64"),
-        ({"inputs": torch.zeros(5, 3)}, r"inputs \(T, B, 1\); got \(5, 3\)"),
-        ({"inputs": torch.zeros(3, 5, 1)}, r"targets \(B, …\) or \(T, B, …\); got \(3, 5, 1\) with \(3,\)"),
+        ({"headline": "f1"}, r"measure\(\) is .*; expected loss and f1 in it"),
+        ({"size": 0}, r"size\('train'\) is 0; expected an int from 1 on"),
+        ({"size": np.int64(3)}, r"size\('train'\) is .*int64\(3\); expected an int from 1 on"),
+        ({"input_size": np.int64(1)}, r"input_size is .*int64\(1\); expected an int from 1 on"),
+        ({"baseline": torch.tensor(0.5)}, r"baseline is tensor\(0\.5.*\); expected a finite float, or None"),
+        ({"baseline": math.nan}, "baseline is nan; expected a finite float, or None"),
+        ({"loss": (torch.tensor(1.0), 3)}, r"loss\(\) is \(tensor\(1\.\), 3\); expected a tensor with a gradient"),
+        ({"batch": (1, 2)}, "fails on batch 1 of train: AttributeError: 'tuple' object has no attribute 'inputs'"),
+        ({"inputs": torch.zeros(5, 3, 1).numpy()}, "inputs of batch 1 of train is 'ndarray of .*; expected Tensor"),
+        (
+            {"inputs": torch.zeros(5, 3, 1).double()},
+            r"Tensor of torch.float64, \(5, 3, 1\)'; expected Tensor of torch.float32",
+        ),
+        ({"inputs": torch.zeros(5, 3)}, r"torch.float32, \(5, 3\)'; expected .* \(T, B, 1\)"),
+        ({"inputs": torch.zeros(3, 5, 1)}, r"\(3,\); expected \(B, …\) or \(T, B, …\) beside inputs \(3, 5, 1\)"),
         ({"targets": torch.tensor([0, 1, 7])}, "fails on its first batch of train: IndexError: Target 7"),
         ({"lengths": torch.tensor([5, 1, 9])}, r"lengths must lie in 1\.\.5"),
         ({"loss": torch.tensor(1.0)}, "fails on its first batch of train: TypeError"),
-        ({"loss": (1.0, 3)}, r"loss\(\) is \(1\.0, 3\); expected a tensor, the sum, and its count"),
-        ({"loss": (torch.tensor(1.0), 0)}, r"loss\(\) is \(tensor\(1\.\), 0\); expected a tensor"),
-        ({"measure": {"accuracy": (2, 3)}}, r"measure\(\) has no loss"),
-        ({"measure": {"loss": 1.0, "accuracy": (2, 3)}}, r"measure\(\)\['loss'\] is 1\.0; expected two numbers"),
+        ({"loss": (1.0, 3)}, r"loss\(\) is \(1\.0, 3\); expected a tensor with a gradient, the sum, and its count"),
+        ({"measure": {"accuracy": (2, 3)}}, r"measure\(\) is .*; expected loss and accuracy in it"),
         ({"measure": {"loss": (torch.tensor(1.0), 3), "accuracy": (2, 3)}}, "expected two numbers"),
-        ({"measure": {"loss": (1, 3), "accuracy": (2, 3), "step": (4, 1)}}, r"has a metric 'step', .* another name"),
+        ({"measure": {"loss": (1, 3), "accuracy": (2, 3), "step": (4, 1)}}, "is 'step'; expected a name that metrics"),
     ],
     ids=str,
 )
@@ -140,10 +134,3 @@ def test_lengths_are_part_of_the_fingerprint() -> None:
     found = [Own(lengths=own).fingerprint()["test"] for own in lengths]
     assert len(set(found)) == 3
     assert Own(lengths=torch.tensor(lengths[0], dtype=torch.int32)).fingerprint()["test"] == found[0]
-
-
-def test_targets_of_several_numbers_at_the_end_are_shared_out_by_sample() -> None:
-    batch = Batch(torch.zeros(5, 4, 1), torch.arange(8.0).view(4, 2))
-    assert batch.shard(1, 2).targets.tolist() == [[2, 3], [6, 7]]
-    every = Batch(torch.zeros(5, 4, 1), torch.arange(20.0).view(5, 4))
-    assert every.shard(1, 2).targets[0].tolist() == [1, 3]

@@ -63,9 +63,7 @@ class ScaledCayley(Matrix):
         """Find A and D by the constructive Theorem 3.1."""
         n = self.n
         if "skew" not in self._parameters or is_sharded(self.skew):
-            raise RuntimeError(
-                "skew is parametrized, pruned or sharded, so an assignment would not stay: assign before"
-            )
+            raise RuntimeError("skew is parametrized, pruned or sharded, and would not keep it: assign before")
         W = torch.as_tensor(W, device="cpu").detach()
         if tuple(W.shape) != (n, n):
             raise ValueError(f"expected a matrix of shape {(n, n)}, got {tuple(W.shape)}")

@@ -15,6 +15,7 @@ from scornn.nn import SequenceModel
 from scornn.program import durable
 from scornn.program.tasks import Batch, Task
 from scornn.program.train import program
+from scornn.program.train.config import build
 from scornn.program.train.engine import Engine
 
 FILE = "gradients.json"
@@ -79,7 +80,7 @@ def of_run(path: Path, *, data: Path | None = None) -> dict[str, Any]:
     weights has its start in its first checkpoint; where that is gone, only the newest weights are taken.
     """
     task, engine, saved = program.load(path, data=data)
-    config = msgspec.structs.replace(saved.config, device=engine.world.device)
+    config = msgspec.structs.replace(build(saved.config), device=engine.world.device)
     result: dict[str, Any] = {"moments": []}
     moments = {saved.step: engine.model}
     first = path / "checkpoints" / "step-0"

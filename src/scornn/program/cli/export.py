@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from scornn.program.cli._options import flag, option, parse, waiting
+from scornn.program.cli._options import flag, option, waiting
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,10 @@ class Flags:
     plain: Annotated[bool, flag("A pt2 file without scornn's operators.")] = False
     best: Annotated[bool, flag("Take the best weights.")] = False
     average: Annotated[bool, flag("Take the averaged weights.")] = False
-    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files, if they were moved.")] = ()
+    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files.")] = ()
 
 
-def main(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "export", __doc__)
-
+def main(flags: Flags) -> int:
     from scornn.program.deploy.network import load
     from scornn.program.deploy.write import export
 

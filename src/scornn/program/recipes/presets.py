@@ -1,4 +1,4 @@
-"""The paper's settings by name, and which of them a command means.
+"""The paper's settings by name, and which of them a command means: what every run's config is made from.
 
 A preset holds every setting that makes the run (``config``), the exact number of trained parameters, what was
 published and where, and a note where the authors' program and the paper's text differ. ``config`` may write
@@ -6,7 +6,6 @@ numbers as a fraction of the state size (``rho = "7n/10"``), so they follow when
 """
 
 import json
-import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from scornn.errors import UsageError, suggest
 from scornn.nn.catalogue import MODELS
 from scornn.nn.gates import GatedLayer
-from scornn.program.paper.experiments import EXPERIMENTS, Preset, read
+from scornn.program.recipes.experiments import EXPERIMENTS, Preset, read
 from scornn.program.tasks.catalogue import TASKS, entry_of
 from scornn.program.train.config import Config, build
 from scornn.program.train.distributed import default_threads
@@ -26,13 +25,12 @@ _PLAIN: Table = {
     "epochs": 10,
 }
 """Where neither the paper nor the task says anything."""
-_PLAIN_SCORNN: Table = {
-    "model": {"options": {"rho": "n/10"}},
-    "optimizer": {"rest": {"kind": "rmsprop", "lr": 1e-3}},
+_PLAIN_OF: dict[str, Table] = {
+    "scornn": {"model": {"options": {"rho": "n/10"}}, "optimizer": {"rest": {"kind": "rmsprop", "lr": 1e-3}}},
+    "full-urnn": {"optimizer": {"recurrent": {"kind": "stiefel-rms"}}},
 }
-"""The flagship by the optimizer of its paper, and few −1 in D: a start that fewer seeds fail from."""
-_PLAIN_OF = {"scornn": _PLAIN_SCORNN, "full-urnn": {"optimizer": {"recurrent": {"kind": "stiefel-rms"}}}}
-"""What some models need beside it: only a Stiefel step leaves the W of the full-capacity uRNN unitary."""
+"""What some models need beside it: scoRNN the optimizer of its paper and few −1 in D, a start from which fewer seeds
+fail; the full-capacity uRNN a Stiefel step, which alone leaves its W unitary."""
 
 
 @cache
@@ -42,53 +40,57 @@ def presets() -> dict[str, Preset]:
 
 
 def choose(task: Mapping[str, Any], model: str, hidden: Any = None) -> Preset | None:
-    """The paper's preset of a model on a task, nearest in length and state size where these are given."""
+    """The paper's preset of a model on a task: that of the given length and state size, else the default one.
 
-    def distance(preset: Preset) -> tuple[float, bool, str]:
-        pairs = [(hidden, preset.config["model"]["hidden"]), (task.get("length"), preset.config["task"].get("length"))]
-        apart = sum(abs(math.log(a / b)) for a, b in pairs if _positive(a) and _positive(b))
-        return apart, not preset.default, preset.name
-
-    of_paper = [preset for preset in presets().values() if not preset.beyond]
+    Where there is one of that length but none of that size, it is the one of that length.
+    """
     own = entry_of(task)
-    candidates = [p for p in of_paper if entry_of(p.config["task"]) is own and p.config["model"]["name"] == model]
-    return min(candidates, key=distance, default=None)
+    found = [preset for preset in presets().values() if not preset.beyond and preset.config["model"]["name"] == model]
+    found = [preset for preset in found if entry_of(preset.config["task"]) is own]
+    for key, value in (("task.length", task.get("length")), ("model.hidden", hidden)):
+        if value is not None:
+            found = [preset for preset in found if lookup(preset.config, key) == value] or found
+    return min(found, key=lambda preset: not preset.default, default=None)
 
 
 def resolve(table: Table) -> tuple[Config, str]:
-    """A config from what the user gave, on top of the paper's setting; and a line that says where it is from.
+    """A config from what the user gave, on top of a preset; and a line that says which.
 
-    A task may have its name on the command line, such as pmnist. A table with a ``format`` is a whole config, such as
-    a run's ``config.json``, and stands on its own; only the threads may be left to the machine.
+    A table with a ``format`` is a whole config, such as a run's ``config.json``, and stands on its own; only the
+    threads may be left to the machine.
     """
-    name = lookup(table, "task.name")
-    if name not in _tags() and str(name) in TASKS:
-        for key, value in TASKS[name].settings.items():
-            if (given := lookup(table, f"task.{key}")) not in (None, value):
-                raise UsageError(f"task.{key} = {json.dumps(given)}: task.name = {name} is for {json.dumps(value)}")
-        table = merge(table, {"task": TASKS[name].table()})
-    rest = {"threads": default_threads()}
+    table = _with_task(table)
+    machine = {"threads": default_threads()}
     if "format" in table:
-        return build(merge(rest, table)), "settings from the config file"
+        return build(merge(machine, table)), "settings from the config file"
     task, model = table.get("task", {}), table.get("model", {})
     if not isinstance(task, Mapping) or not isinstance(model, Mapping):
         raise UsageError("task and model: expected tables, such as --set model.hidden=64")
     _check_names(task, model)
-    name = model.get("name", "scornn")
-    preset = choose(task, name, model.get("hidden"))
-    if preset is not None:
-        return build(merge(rest, preset.config, table)), _origin(preset, table)
-    stand_in = choose(task, "scornn", model.get("hidden"))
-    if stand_in is None:
-        entry = entry_of(task)
-        given = merge({"model": {"name": name}}, entry.defaults if entry else {}, table)
-        model = str(lookup(given, "model.name"))
-        config = build(_with_one_rule(merge(rest, _PLAIN, _PLAIN_OF.get(model, {}), given), given, model))
-        return config, f"no setting of the paper for this task: taking plain ones, {_settings(config)}"
-    below = merge(stand_in.config, {"model": {"name": name}})
-    del below["model"]["options"]
-    said = f"the paper gives no setting of {name} for this task: taking scoRNN's (preset {stand_in.name})"
-    return build(_with_one_rule(merge(rest, below, table), table, name)), said
+    name, hidden = model.get("name", "scornn"), model.get("hidden")
+    if preset := choose(task, name, hidden):
+        return build(merge(machine, preset.config, table)), _origin(preset, table)
+    if scornn := choose(task, "scornn", hidden):
+        below = merge(scornn.config, {"model": {"name": name}})
+        del below["model"]["options"]
+        said = f"the paper gives no setting of {name} for this task: taking scoRNN's (preset {scornn.name})"
+        return build(_with_one_rule(merge(machine, below, table), table, name)), said
+    entry = entry_of(task)
+    given = merge({"model": {"name": name}}, entry.defaults if entry else {}, table)
+    name = str(lookup(given, "model.name"))
+    config = build(_with_one_rule(merge(machine, _PLAIN, _PLAIN_OF.get(name, {}), given), given, name))
+    return config, f"no setting of the paper for this task: taking plain ones, {_settings(config)}"
+
+
+def _with_task(table: Table) -> Table:
+    """A task may have its name on the command line, such as pmnist: the table with what that stands for."""
+    name = lookup(table, "task.name")
+    if name in _tags() or str(name) not in TASKS:
+        return table
+    for key, value in TASKS[name].settings.items():
+        if (given := lookup(table, f"task.{key}")) not in (None, value):
+            raise UsageError(f"task.{key} = {json.dumps(given)}: task.name = {name} is for {json.dumps(value)}")
+    return merge(table, {"task": TASKS[name].table()})
 
 
 def _with_one_rule(whole: Table, given: Table, model: str) -> Table:
@@ -131,7 +133,3 @@ def _check_names(task: Mapping[str, Any], model: Mapping[str, Any]) -> None:
     name = model.get("name", "scornn")
     if str(name) not in MODELS:
         raise UsageError(f"unknown model {name!r}{suggest(str(name), MODELS)}")
-
-
-def _positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf

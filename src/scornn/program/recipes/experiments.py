@@ -206,7 +206,7 @@ def _preset(key: str, experiment: _Experiment, name: str, n: int, T: int | None,
 
 
 def _table(name: str) -> Table:
-    text = resources.files("scornn.program.paper").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    text = resources.files("scornn.program.recipes").joinpath(f"{name}.toml").read_text(encoding="utf-8")
     table = tomllib.loads(text)
     below = table.pop("like", None)
     if below is None:
