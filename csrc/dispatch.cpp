@@ -168,6 +168,24 @@ std::int32_t run(const scornn_sequence *s, const scornn_gradients *g, std::int64
     }
 }
 
+std::int32_t run(const scornn_cayley *c, bool backward) {
+    if (!c || c->size < 1 || c->bandwidth < 0 || c->bandwidth >= c->size || !c->D || !c->W) return SCORNN_INVALID;
+    if (c->dtype != SCORNN_FLOAT32 && c->dtype != SCORNN_FLOAT64) return SCORNN_INVALID;
+    if (c->bandwidth > 0 && (backward ? !c->dW || !c->dv : !c->v)) return SCORNN_INVALID;
+    const std::int32_t isa = c->isa == SCORNN_ISA_BEST ? best() : c->isa;
+    if (!supported(isa)) return SCORNN_INVALID;
+    const WithoutSubnormals mode;
+    switch (isa) {
+#if defined(SCORNN_AVX2)
+        case SCORNN_ISA_AVX2: return scornn::avx2::run(*c, backward);
+#endif
+#if defined(SCORNN_AVX512)
+        case SCORNN_ISA_AVX512: return scornn::avx512::run(*c, backward);
+#endif
+        default: return scornn::portable::run(*c, backward);
+    }
+}
+
 }  // namespace
 
 std::int32_t scornn_abi_version(void) { return SCORNN_ABI_VERSION; }
@@ -195,6 +213,10 @@ std::int32_t scornn_backward(const scornn_sequence *s, const scornn_gradients *g
                              std::int64_t end) {
     return g ? run(s, g, begin, end) : std::int32_t(SCORNN_INVALID);
 }
+
+std::int32_t scornn_cayley_forward(const scornn_cayley *c) { return run(c, false); }
+
+std::int32_t scornn_cayley_backward(const scornn_cayley *c) { return run(c, true); }
 
 void scornn_work(void *tasks) {
     if (!tasks || !static_cast<scornn_tasks *>(tasks)->tasks) return;

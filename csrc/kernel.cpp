@@ -6,6 +6,7 @@
 #include "gated.h"
 #include "lstm.h"
 #include "bank.h"
+#include "cayley.h"
 #include "peak.h"
 #include "structured.h"
 
@@ -44,6 +45,11 @@ template <class T> int choose(const scornn_sequence &s, const scornn_gradients *
 
 int run(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
     return s.dtype == SCORNN_FLOAT32 ? choose<float>(s, g, begin, end) : choose<double>(s, g, begin, end);
+}
+
+int run(const scornn_cayley &c, bool backward) {
+    if (c.dtype == SCORNN_FLOAT32) return backward ? cayley_backward<float>(c) : cayley_forward<float>(c);
+    return backward ? cayley_backward<double>(c) : cayley_forward<double>(c);
 }
 
 double peak(std::int32_t dtype, i64 iterations) {

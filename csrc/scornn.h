@@ -62,7 +62,7 @@ enum scornn_activation {
 
 enum scornn_isa { SCORNN_ISA_BEST = 0, SCORNN_ISA_PORTABLE = 1, SCORNN_ISA_AVX2 = 2, SCORNN_ISA_AVX512 = 3 };
 
-enum scornn_status { SCORNN_OK = 0, SCORNN_OUT_OF_MEMORY = 1, SCORNN_INVALID = 2 };
+enum scornn_status { SCORNN_OK = 0, SCORNN_OUT_OF_MEMORY = 1, SCORNN_INVALID = 2, SCORNN_INACCURATE = 3 };
 
 /* W as a product of cheap factors that are applied in every step. A complex factor is a pair (re, im), and complex
  * states go with SCORNN_COMPLEX_MODRELU; real rotations with SCORNN_MODRELU or SCORNN_IDENTITY. n counts units.
@@ -132,6 +132,22 @@ struct scornn_gradients {
     void *factor[3];          /* SCORNN_FOURIER: of the angles (3, n) and of v; SCORNN_ROTATIONS: of the angles theta
                                  and phi of all pairs, and of the angle of w (n,) */
 };
+
+/* W = (2 R - I) D, R = (I + A)^-1, of the free numbers v of a skew-symmetric A: row by row above the diagonal, with a
+ * bandwidth l those with j - i <= l. Where the squared norm of a row of W is off 1 by more than the tolerance, A is
+ * too large for an elimination without exchanges: the call returns SCORNN_INACCURATE, also where v is not finite. */
+struct scornn_cayley {
+    int64_t size, bandwidth; /* n; 0 to n - 1 */
+    int32_t dtype, isa;
+    double tolerance;
+    const void *v;           /* read by scornn_cayley_forward */
+    const void *D;           /* (n,), each 1 or -1 */
+    void *W;                 /* (n, n) contiguous: written by forward, read by backward */
+    const void *dW;          /* (n, n) contiguous: read by scornn_cayley_backward */
+    void *dv;                /* written by backward */
+};
+SCORNN_API int32_t scornn_cayley_forward(const struct scornn_cayley *cayley);
+SCORNN_API int32_t scornn_cayley_backward(const struct scornn_cayley *cayley);
 
 SCORNN_API int32_t scornn_abi_version(void);
 
