@@ -153,20 +153,22 @@ template <class T> void scale_and_shift(Panels<T> &M, i64 n, T scale, T diagonal
     }
 }
 
-// W = (2 R - I) D. Returns how far the norm of a row is from 1, squared; NaN where a number is.
-template <class T> T write_W(const scornn_cayley &c, const Panels<T> &R) {
+// R as it is, and W = (2 R - I) D. Returns how far the squared norm of a row of W is from 1; NaN where a number is.
+template <class T> T write(const scornn_cayley &c, const Panels<T> &R) {
     const i64 n = c.size;
     const T *D = static_cast<const T *>(c.D);
     T worst = 0;
     for (i64 i = 0; i < n; ++i) {
-        T *const row = static_cast<T *>(c.W) + i * n;
+        T *const W_row = static_cast<T *>(c.W) + i * n, *const R_row = static_cast<T *>(c.R) + i * n;
         Vec<T> squares{};
         for (i64 j = 0; j < n; j += kWidth<T>) {
             const i64 count = n - j;
-            Vec<T> w = 2 * load_first(R.at(j / kPanel<T>, i) + j % kPanel<T>, count);
+            const Vec<T> r = load_first(R.at(j / kPanel<T>, i) + j % kPanel<T>, count);
+            Vec<T> w = r + r;
             if (i >= j && i < j + kWidth<T>) w[i - j] -= 1;
             w *= load_first(D + j, count);
-            store_first(row + j, w, count);
+            store_first(R_row + j, r, count);
+            store_first(W_row + j, w, count);
             squares += w * w;
         }
         T off = -1;
@@ -183,32 +185,28 @@ template <class T> int cayley_forward(const scornn_cayley &c) {
     const i64 n = c.size, count = panels<T>(n);
     Panels<T> R;
     if (!pack_one_plus_skew(c, R) || !Inverse<T>(R, n).run()) return SCORNN_OUT_OF_MEMORY;
-    T off = write_W(c, R);
+    T off = write(c, R);
     if (off > T(c.tolerance) && off < hopeless) {
         Panels<T> M, E, refined;
         if (!pack_one_plus_skew(c, M) || !E.allocate(n, n) || !refined.allocate(n, n)) return SCORNN_OUT_OF_MEMORY;
         multiply<T>(M.at(0, 0), M.stride(), n, R, n, 0, count, E.at(0, 0), E.stride());
         scale_and_shift<T>(E, n, -1, 2);
         multiply<T>(R.at(0, 0), R.stride(), n, E, n, 0, count, refined.at(0, 0), refined.stride());
-        off = write_W(c, refined);
+        off = write(c, refined);
     }
     return off <= T(c.tolerance) ? SCORNN_OK : SCORNN_INACCURATE;
 }
 
 template <class T> int cayley_backward(const scornn_cayley &c) {
     const i64 n = c.size, count = panels<T>(n);
-    const T *W = static_cast<const T *>(c.W), *D = static_cast<const T *>(c.D), *dW = static_cast<const T *>(c.dW);
+    const T *D = static_cast<const T *>(c.D), *dW = static_cast<const T *>(c.dW);
     T *dv = static_cast<T *>(c.dv);
     Panels<T> R, G, product;
     if (!R.allocate(n, n) || !G.allocate(n, n) || !product.allocate(n, n)) return SCORNN_OUT_OF_MEMORY;
     for (i64 i = 0; i < n; ++i) {
-        for (i64 j = 0; j < n; j += kWidth<T>) {
-            const i64 rest = n - j;
-            const Vec<T> d = load_first(D + j, rest);
-            store(R.at(j / kPanel<T>, i) + j % kPanel<T>, T(0.5) * (load_first(W + i * n + j, rest) * d));
-            store(G.at(j / kPanel<T>, i) + j % kPanel<T>, load_first(dW + i * n + j, rest) * d);
-        }
-        R.at(i / kPanel<T>, i)[i % kPanel<T>] += T(0.5);
+        R.put(i, 0, static_cast<const T *>(c.R) + i * n, 1, n);
+        for (i64 j = 0; j < n; j += kWidth<T>)
+            store(G.at(j / kPanel<T>, i) + j % kPanel<T>, load_first(dW + i * n + j, n - j) * load_first(D + j, n - j));
     }
     // (dW D)^T R, and R times that, which is the transpose of R^T (dW D) R^T.
     for (i64 j = 0; j < count; ++j)

@@ -31,7 +31,7 @@
 
 #include <stdint.h>
 
-#define SCORNN_ABI_VERSION 7
+#define SCORNN_ABI_VERSION 8
 
 #if defined(_WIN32)
 #define SCORNN_API __declspec(dllexport)
@@ -142,7 +142,8 @@ struct scornn_cayley {
     double tolerance;
     const void *v;           /* read by scornn_cayley_forward */
     const void *D;           /* (n,), each 1 or -1 */
-    void *W;                 /* (n, n) contiguous: written by forward, read by backward */
+    void *W;                 /* (n, n) contiguous: written by forward */
+    void *R;                 /* (n, n) contiguous: written by forward, read by backward */
     const void *dW;          /* (n, n) contiguous: read by scornn_cayley_backward */
     void *dv;                /* written by backward */
 };
@@ -157,7 +158,8 @@ enum scornn_struct {
     SCORNN_STRUCT_GRADIENTS = 1,
     SCORNN_STRUCT_TASK = 2,
     SCORNN_STRUCT_TASKS = 3,
-    SCORNN_STRUCT_MAP = 4
+    SCORNN_STRUCT_MAP = 4,
+    SCORNN_STRUCT_CAYLEY = 5
 };
 SCORNN_API int64_t scornn_struct_size(int32_t which);
 

@@ -14,13 +14,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-ABI_VERSION = 7
+ABI_VERSION = 8
 NAMES = ("libscornn.so", "libscornn.dylib", "scornn.dll")
 ISA = {"best": 0, "portable": 1, "avx2": 2, "avx512": 3}
 ACTIVATION = {"identity": 0, "relu": 1, "leaky_relu": 2, "tanh": 3, "modrelu": 4, "complex_modrelu": 5}
 ACTIVATION |= {"lstm": 6, "gru": 7, "goru": 8, "bank": 9}
 MAP = {"fourier": 0, "rotations": 1}
-STATUS = {1: "out of memory", 2: "invalid arguments"}
+STATUS = {1: "out of memory", 2: "invalid arguments", 3: "not accurate"}
+INACCURATE = 3
 
 
 def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
@@ -80,7 +81,18 @@ class Tasks(ctypes.Structure):
     _fields_ = (("tasks", ctypes.POINTER(Task)), ("count", ctypes.c_int64), ("next", ctypes.c_int64))
 
 
-STRUCTS = (SequenceStruct, GradientsStruct, Task, Tasks, MapStruct)
+class CayleyStruct(ctypes.Structure):
+    """``struct scornn_cayley``: from the free numbers of A to W, or from the gradient of W to theirs."""
+
+    _fields_ = (
+        *_fields(ctypes.c_int64, "size bandwidth"),
+        *_fields(ctypes.c_int32, "dtype isa"),
+        ("tolerance", ctypes.c_double),
+        *_fields(ctypes.c_void_p, "v D W R dW dv"),
+    )
+
+
+STRUCTS = (SequenceStruct, GradientsStruct, Task, Tasks, MapStruct, CayleyStruct)
 """In the order of ``enum scornn_struct``."""
 
 
@@ -108,6 +120,11 @@ class Library:
         self.work = library.scornn_work
         self.work.argtypes = [ctypes.c_void_p]
         self.work.restype = None
+        self.cayley_forward = library.scornn_cayley_forward
+        self.cayley_backward = library.scornn_cayley_backward
+        for call in (self.cayley_forward, self.cayley_backward):
+            call.argtypes = [ctypes.POINTER(CayleyStruct)]
+            call.restype = ctypes.c_int32
         self.peak = library.scornn_peak
         self.peak.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_int64]
         self.peak.restype = ctypes.c_double

@@ -46,11 +46,12 @@ def unavailable() -> str | None:
 vars(unavailable)["_dynamo_marked_constant"] = True
 
 
-def _library() -> library.Library:
-    loaded = library.load()
-    if isinstance(loaded, str):
-        raise RuntimeError(f"the native kernel cannot run: {loaded}")
-    return loaded
+def loaded() -> library.Library:
+    """The kernel; an error where there is none."""
+    found = library.load()
+    if isinstance(found, str):
+        raise RuntimeError(f"the native kernel cannot run: {found}")
+    return found
 
 
 _workers = Workers()
@@ -165,7 +166,7 @@ class Call:
             0 if x.dtype == torch.float32 else 1,
             library.ACTIVATION[activation],
             reverse,
-            _library().isa,
+            loaded().isa,
             address(batch_sizes),
             x.data_ptr(),
             _strides(x),
@@ -177,7 +178,7 @@ class Call:
 
     def forward(self) -> None:
         sequence = ctypes.pointer(self.sequence)
-        _workers.run(_library().work, [library.Task(sequence, None, *rows) for rows in self.shards], self)
+        _workers.run(loaded().work, [library.Task(sequence, None, *rows) for rows in self.shards], self)
 
     def backward(
         self,
@@ -212,7 +213,7 @@ class Call:
                 output=address(output), output_stride=strides, factor=by_factor, **others, **sums
             )
             tasks.append(library.Task(sequence, ctypes.pointer(gradients), *rows))
-        _workers.run(_library().work, tasks, (self, output, parts, incoming, made))
+        _workers.run(loaded().work, tasks, (self, output, parts, incoming, made))
         if not parts:  # an empty batch
             parts = [[None if p is None else p.new_zeros(p.shape) for p in weights]]
         for part in parts[1:]:
