@@ -4,10 +4,10 @@
 // lane. A NaN goes forward through every one of them: comparisons are written so that it takes the branch that keeps it.
 // Backward, a NaN state does what it does in the plain loop of PyTorch under autograd.
 #pragma once
+#include "scornn.h"
 #include "tanh.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 template <class T> struct Identity {
     using V = Vec<T>;
@@ -93,5 +93,20 @@ template <class T> struct ComplexModReLU {
     }
 };
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+// Stands for an activation where a function takes one.
+template <template <class> class Act> struct Name {};
+
+// Calls run with the name of an activation; SCORNN_INVALID where there is none of this number.
+template <class Run> int with_activation(std::int32_t cell, Run run) {
+    switch (cell) {
+        case SCORNN_IDENTITY: return run(Name<Identity>());
+        case SCORNN_RELU: return run(Name<ReLU>());
+        case SCORNN_LEAKY_RELU: return run(Name<LeakyReLU>());
+        case SCORNN_TANH: return run(Name<Tanh>());
+        case SCORNN_MODRELU: return run(Name<ModReLU>());
+        case SCORNN_COMPLEX_MODRELU: return run(Name<ComplexModReLU>());
+        default: return SCORNN_INVALID;
+    }
+}
+
+}  // namespace scornn::SCORNN_ISA

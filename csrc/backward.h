@@ -9,8 +9,7 @@
 #include "activation.h"
 #include "sums.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 constexpr i64 kDepth = 256;
 
@@ -20,6 +19,55 @@ template <class T> void add_rows(const T *g, i64 row_stride, i64 column_stride, 
         for (i64 j = 0; j < n; ++j)
             dh.at(j / kPanel<T>, r)[j % kPanel<T>] += g[r * row_stride + j * column_stride];
 }
+
+// Row r of panels from row r of a contiguous (rows, n) array, or zero where there is none.
+template <class T> void put_row(Panels<T> &to, i64 r, const T *rows, i64 n) {
+    const T zero = 0;
+    if (rows) {
+        to.put(r, 0, rows + r * n, 1, n);
+    } else {
+        to.put(r, 0, &zero, 0, n);
+    }
+}
+
+// [dh dx], what reaches the states before a step and its inputs, on its way back through time.
+template <class T> class Carry {
+  public:
+    Carry(const scornn_sequence &s, const scornn_gradients &g) : s_(s), g_(g), n_(s.hidden), m_(s.input) {}
+    bool allocate(i64 most, bool dx) { return rows_.allocate(most, dx ? n_ + m_ : n_); }
+
+    T *at(i64 panel, i64 row) { return rows_.at(panel, row); }
+    i64 stride() const { return rows_.stride(); }
+
+    void end(const Block<T> &block, i64 r) { put_row(rows_, r, block.first(g_.h_n, n_), n_); }
+
+    // The gradient of the output at a step where its columns are adjacent, for the cell to add. Others are added to dh
+    // here, and give NULL.
+    const T *output_gradient(const Block<T> &block) {
+        const T *g = block.find(g_.output, g_.output_stride);
+        if (!g || g_.output_stride[2] == 1) return g;
+        add_rows(g, g_.output_stride[1], g_.output_stride[2], block.alive(), n_, rows_);
+        return nullptr;
+    }
+
+    // [dh dx] = dz B, of which only what somebody reads is made.
+    void step(const Block<T> &block, const T *dz, i64 dz_stride, const Panels<T> &B, i64 depth, const Ahead &ahead) {
+        const i64 first = block.has(-1) || g_.h0 ? 0 : n_ / kPanel<T>, last = panels<T>(g_.x ? n_ + m_ : n_);
+        if (block.has(-1) || g_.h0 || g_.x)
+            multiply(dz, dz_stride, block.alive(), B, depth, first, last, at(first, 0), stride(), ahead);
+        for (i64 r = 0; g_.x && r < block.alive(); ++r) rows_.get(r, n_, block.at(g_.x, m_) + r * m_, m_);
+    }
+
+    void start(const Block<T> &block, i64 r) const {
+        if (g_.h0) rows_.get(r, 0, block.first(g_.h0, n_) + r * n_, n_);
+    }
+
+  private:
+    const scornn_sequence &s_;
+    const scornn_gradients &g_;
+    const i64 n_, m_;
+    Panels<T> rows_;
+};
 
 // dz = act'(h) dh for one vector of columns, `left` of which exist, of `rows` rows; g, where it is not NULL, is added
 // to dh first. Returns the bias gradient, by lane.
@@ -41,57 +89,41 @@ SCORNN_INLINE Vec<T> differentiate(const T *dh, const T *g, i64 g_row, const T *
 template <class T, template <class> class Act> class Backward {
   public:
     Backward(const scornn_sequence &s, const scornn_gradients &g)
-        : s_(s), g_(g), n_(s.hidden), m_(s.input), p_(g.y ? s.heads : 0), sums_(s, g, p_) {}
+        : s_(s), g_(g), n_(s.hidden), p_(g.y ? s.heads : 0), sums_(s, g, p_), carry_(s, g) {}
 
     int run(i64 row_begin, i64 row_end) {
         const i64 most = smaller<i64>(kBlock, row_end - row_begin);
         if (!pack_backward(s_, p_, g_.x != nullptr, B_) || !pack_bias(s_, bias_) || !sums_.allocate(most, kDepth) ||
-            !carry_.allocate(most, g_.x ? n_ + m_ : n_))
+            !carry_.allocate(most, g_.x != nullptr))
             return SCORNN_OUT_OF_MEMORY;
-        for_each_block(row_begin, row_end, [this](i64 begin, i64 rows) { run_block(begin, rows); });
+        for_each_block(row_begin, row_end, [this](i64 begin, i64 rows) {
+            walk_back<T>(
+                s_, begin, rows,
+                [this](const Block<T> &block, i64 r) {
+                    carry_.end(block, r);
+                    if (p_) read_last(r, block.at(g_.y, p_) + r * p_, block.at(s_.output, n_) + r * n_);
+                },
+                [this](const Block<T> &block) { step(block); },
+                [this](const Block<T> &block, i64 r) { carry_.start(block, r); });
+            sums_.add_chunk();
+        });
         sums_.write();
         return SCORNN_OK;
     }
 
   private:
-    void run_block(i64 begin, i64 rows) {
-        Block<T> block(s_, begin, rows);
-        const T *output = static_cast<const T *>(s_.output), *h0 = static_cast<const T *>(s_.h0);
-        const T *dh_n = static_cast<const T *>(g_.h_n), *dy = static_cast<const T *>(g_.y);
-        T *dx = static_cast<T *>(g_.x), *dh0 = static_cast<T *>(g_.h0);
-        const i64 width = panels<T>(n_);
-        for (i64 index = s_.steps - 1; index >= 0; --index) {
-            block.move_to(index);
-            const i64 alive = block.alive(index), before = block.alive(index - 1);
-            for (i64 r = block.alive(index + 1); r < alive; ++r) {  // sequences that end here
-                put_row(carry_, r, dh_n ? dh_n + begin * n_ : nullptr, n_);
-                if (p_) read_last(r, dy + (block.row() + r) * p_, output + (block.row() + r) * n_);
-            }
-            sums_.make_room(alive);
-            const T *g = g_.output ? block.find(g_.output, g_.output_stride) : nullptr;
-            if (g && g_.output_stride[2] != 1) {
-                add_rows(g, g_.output_stride[1], g_.output_stride[2], alive, n_, carry_);
-                g = nullptr;
-            }
-            differentiate_rows(g, output + block.row() * n_, alive);
-            const i64 back = block.rows_to(index - 1);  // from here to the step before
-            if (p_) sums_.keep_heads(dy + (block.row() + back) * p_, alive, before);
-            sums_.keep_inputs(block, alive, before, output + (block.row() + back) * n_, h0 + begin * n_);
-            Ahead ahead;
-            if (index > 1) ahead.add(output + (block.row() + 2 * back) * n_, before * n_);
-            if (index > 0 && g && g_.output_stride[1] == n_) ahead.add(g + back * n_, before * n_);
-            const i64 first = index > 0 || dh0 ? 0 : n_ / kPanel<T>;
-            const i64 last = dx ? panels<T>(n_ + m_) : width;
-            if (first < last && (index > 0 || dh0 || dx))
-                multiply(sums_.dz(0), sums_.dz_stride(), alive, B_, n_ + p_, first, last, carry_.at(first, 0),
-                         carry_.stride(), ahead);
-            if (dx)
-                for (i64 r = 0; r < alive; ++r) carry_.get(r, n_, dx + (block.row() + r) * m_, m_);
-            if (dh0)
-                for (i64 r = before; r < alive; ++r) carry_.get(r, 0, dh0 + (begin + r) * n_, n_);
-            sums_.done(alive);
-        }
-        sums_.add_chunk();
+    void step(const Block<T> &block) {
+        const i64 alive = block.alive(), before = block.alive(-1), back = block.rows_to(-1);
+        const T *g = carry_.output_gradient(block), *h = block.at(s_.output, n_);
+        sums_.make_room(alive);
+        differentiate_rows(g, h, alive);
+        if (p_) sums_.keep_heads(block);
+        sums_.keep_inputs(block);
+        Ahead ahead;
+        if (block.has(-2)) ahead.add(h + 2 * back * n_, before * n_);
+        if (block.has(-1) && g && g_.output_stride[1] == n_) ahead.add(g + back * n_, before * n_);
+        carry_.step(block, sums_.dz(0), sums_.dz_stride(), B_, n_ + p_, ahead);
+        sums_.done(alive);
     }
 
     // What the head adds at the last state h of a sequence, row r of the block, to dh and to dV.
@@ -105,30 +137,22 @@ template <class T, template <class> class Act> class Backward {
 
     // From dh in carry_, and the gradient g of the output (columns adjacent, or NULL), to dz.
     void differentiate_rows(const T *g, const T *h, i64 rows) {
-        for (i64 column = 0; column < n_; column += kWidth<T>) {
-            const i64 panel = column / kPanel<T>, lane = column % kPanel<T>, left = n_ - column;
-            const i64 g_row = g_.output_stride[1];
+        for_vectors<T>(n_, [&](i64 column, i64 left) SCORNN_INLINED {
+            const i64 panel = column / kPanel<T>, lane = column % kPanel<T>, g_row = g_.output_stride[1];
             const T *dh = carry_.at(panel, 0) + lane;
             T *dz = sums_.dz(panel) + lane;
             const Vec<T> b = load(bias_.at(panel, 0) + lane);
-            Vec<T> sum;
-            if (left < kWidth<T>) {
-                sum = differentiate<T, Act>(dh, g ? g + column : nullptr, g_row, h + column, n_, rows, left, b, dz);
-            } else if (g) {
-                sum = differentiate<T, Act>(dh, g + column, g_row, h + column, n_, rows, kWidth<T>, b, dz);
-            } else {
-                sum = differentiate<T, Act>(dh, nullptr, 0, h + column, n_, rows, kWidth<T>, b, dz);
-            }
-            sums_.add_bias(panel, lane, sum);
-        }
+            sums_.add_bias(panel, lane, g ? differentiate<T, Act>(dh, g + column, g_row, h + column, n_, rows, left, b, dz)
+                                          : differentiate<T, Act>(dh, nullptr, 0, h + column, n_, rows, left, b, dz));
+        });
     }
 
     const scornn_sequence &s_;
     const scornn_gradients &g_;
-    const i64 n_, m_, p_;
+    const i64 n_, p_;
     Sums<T> sums_;
-    Panels<T> B_, bias_, carry_;
+    Carry<T> carry_;
+    Panels<T> B_, bias_;
 };
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

@@ -13,8 +13,7 @@
 #pragma once
 #include "sequence.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 constexpr i64 kStateBytes = 16384;  // the states of a block of rows stay in the first cache
 constexpr i64 kSumRows = 256;       // rows that are added up before their sum joins the total
@@ -28,9 +27,9 @@ template <class T> SCORNN_INLINE Vec<T> load_apart(const T *p, i64 stride, i64 c
 }
 
 // M inputs to a row, where the compiler should know it: 0 stands for z itself (no U), -1 for any other number.
-template <class T, int M> class Rotations {
+template <class T, int M> class Bank {
   public:
-    Rotations(const scornn_sequence &s, const scornn_gradients *g)
+    Bank(const scornn_sequence &s, const scornn_gradients *g)
         : s_(s), g_(g), n_(s.hidden), m_(M == 0 ? 0 : s.input), width_(panels<T>(s.hidden) * kPanel<T>) {}
 
     int run(i64 row_begin, i64 row_end) {
@@ -83,91 +82,87 @@ template <class T, int M> class Rotations {
         return turned(v, swap_pairs<T>(v), entering(x, column), column, false);
     }
 
-    // The states of the sequences that begin at a step.
-    void start(const Block<T> &block, i64 begin, i64 index, T *h) {
-        const T *h0 = static_cast<const T *>(s_.h0);
-        for (i64 r = block.alive(index - 1); r < block.alive(index); ++r)
-            std::memcpy(h + r * width_, h0 + (begin + r) * n_, n_ * sizeof(T));
+    void forward(i64 begin, i64 rows) {
+        walk<T>(
+            s_, begin, rows,
+            [this](const Block<T> &block, i64 r) { start(block, r, row(h_, r)); },
+            [this](const Block<T> &block) {
+                const T *x = block.find(s_.x, s_.x_stride);
+                T *out = block.at(s_.output, n_);
+                const i64 ahead = block.rows_to(+1) * n_;  // to what the next step writes, which is asked for now
+                for (i64 r = 0; r < block.alive(); ++r, x += s_.x_stride[1], out += n_) {
+                    T *h = row(h_, r);
+                    for (i64 column = 0; column < n_; column += kWidth<T>) {
+                        __builtin_prefetch(out + ahead + column, 1, 2);
+                        const Vec<T> v = next(h, x, column);
+                        store(h + column, v);
+                        store_first(out + column, v, n_ - column);
+                    }
+                }
+            },
+            [this](const Block<T> &block, i64 r) {
+                std::memcpy(block.first(s_.h_n, n_) + r * n_, row(h_, r), n_ * sizeof(T));
+            });
     }
 
-    void forward(i64 begin, i64 rows) {
-        Block<T> block(s_, begin, rows);
-        T *output = static_cast<T *>(s_.output), *h_n = static_cast<T *>(s_.h_n);
-        for (i64 index = 0; index < s_.steps; ++index) {
-            block.move_to(index);
-            const i64 alive = block.alive(index);
-            start(block, begin, index, row(h_, 0));
-            const T *x = block.find(s_.x, s_.x_stride);
-            T *out = output + block.row() * n_;
-            const i64 ahead = block.rows_to(index + 1) * n_;  // to what the next step writes, which is asked for now
-            for (i64 r = 0; r < alive; ++r, x += s_.x_stride[1], out += n_) {
-                T *h = row(h_, r);
-                for (i64 column = 0; column < n_; column += kWidth<T>) {
-                    __builtin_prefetch(out + ahead + column, 1, 2);
-                    const Vec<T> v = next(h, x, column);
-                    store(h + column, v);
-                    store_first(out + column, v, n_ - column);
-                }
-            }
-            for (i64 r = block.alive(index + 1); r < alive; ++r)  // sequences that end here
-                std::memcpy(h_n + (begin + r) * n_, row(h_, r), n_ * sizeof(T));
-        }
+    // The state before the first step of a sequence.
+    void start(const Block<T> &block, i64 r, T *h) {
+        std::memcpy(h, block.first(s_.h0, n_) + r * n_, n_ * sizeof(T));
     }
 
     void backward(i64 begin, i64 rows) {
-        Block<T> block(s_, begin, rows);
         const i64 size = rows * width_;
-        for (i64 first = (s_.steps - 1) / kChunk * kChunk; first >= 0; first -= kChunk) {
-            const i64 end = smaller<i64>(first + kChunk, s_.steps);
-            T *h = row(chunk_, 0);  // the states before each step of the chunk
-            block.move_to(first);
-            const T *before = static_cast<const T *>(s_.output) + block.row_before() * n_;
-            for (i64 r = 0; r < smaller<i64>(block.alive(first - 1), block.alive(first)); ++r)
-                std::memcpy(h + r * width_, before + r * n_, n_ * sizeof(T));
-            start(block, begin, first, h);
-            for (i64 index = first; index + 1 < end; ++index, h += size) {
-                advance(block, index, h, h + size);
-                start(block, begin, index + 1, h + size);
-            }
-            for (i64 index = end - 1; index >= first; --index, h -= size) back_step(block, begin, index, h);
-        }
+        walk_back<T>(
+            s_, begin, rows,
+            [this](const Block<T> &block, i64 r) {
+                const T *dh_n = block.first(g_->h_n, n_);
+                if (dh_n) {
+                    std::memcpy(row(carry_, r), dh_n + r * n_, n_ * sizeof(T));
+                } else {
+                    std::memset(row(carry_, r), 0, n_ * sizeof(T));
+                }
+            },
+            [this, size](const Block<T> &block) {
+                if (!block.has(+1) || (block.index() + 1) % kChunk == 0) make_chunk(block, size);
+                back_step(block, row(chunk_, 0) + block.index() % kChunk * size);
+            },
+            [this](const Block<T> &block, i64 r) {
+                if (g_->h0) std::memcpy(block.first(g_->h0, n_) + r * n_, row(carry_, r), n_ * sizeof(T));
+            });
     }
 
-    // From the states before a step to those after it.
-    void advance(Block<T> &block, i64 index, const T *h, T *after) {
-        block.move_to(index);
-        const T *x = block.find(s_.x, s_.x_stride);
-        for (i64 r = 0; r < block.alive(index); ++r, h += width_, after += width_, x += s_.x_stride[1])
-            for (i64 column = 0; column < n_; column += kWidth<T>) store(after + column, next(h, x, column));
+    // The states before each step of the chunk that ends at the block's.
+    void make_chunk(Block<T> block, i64 size) {
+        const i64 last = block.index(), first = last / kChunk * kChunk;
+        T *h = row(chunk_, 0);
+        block.move_to(first);
+        const i64 carried = smaller<i64>(block.alive(-1), block.alive());
+        const T *before = block.at(s_.output, n_) + block.rows_to(-1) * n_;
+        for (i64 r = 0; r < carried; ++r) std::memcpy(h + r * width_, before + r * n_, n_ * sizeof(T));
+        for (i64 r = carried; r < block.alive(); ++r) start(block, r, h + r * width_);
+        for (i64 index = first; index < last; h += size) {
+            const T *x = block.find(s_.x, s_.x_stride);
+            for (i64 r = 0; r < block.alive(); ++r, x += s_.x_stride[1])
+                for (i64 column = 0; column < n_; column += kWidth<T>)
+                    store(h + size + r * width_ + column, next(h + r * width_, x, column));
+            block.move_to(++index);
+            for (i64 r = block.alive(-1); r < block.alive(); ++r) start(block, r, h + size + r * width_);
+        }
     }
 
     // One step back, from the states before it.
-    void back_step(Block<T> &block, i64 begin, i64 index, const T *h) {
-        const T *dh_n = static_cast<const T *>(g_->h_n);
-        T *dx = static_cast<T *>(g_->x), *dh0 = static_cast<T *>(g_->h0);
-        const i64 *stride = g_->output_stride;
-        block.move_to(index);
-        const i64 alive = block.alive(index);
-        for (i64 r = block.alive(index + 1); r < alive; ++r) {  // sequences that end here
-            if (dh_n) {
-                std::memcpy(row(carry_, r), dh_n + (begin + r) * n_, n_ * sizeof(T));
-            } else {
-                std::memset(row(carry_, r), 0, n_ * sizeof(T));
-            }
-        }
-        const T *x = block.find(s_.x, s_.x_stride);
-        const T *g = g_->output ? block.find(g_->output, stride) : nullptr;
-        T *dx_row = dx ? dx + block.row() * (M == 0 ? n_ : m_) : nullptr;
-        ahead_ = g_->output && stride[2] == 1 ? block.rows_to(index - 1) * stride[1] : 0;
-        for (i64 r = 0; r < alive; ++r, h += width_) {
-            back_row(r, h, x, g, dx_row);
+    void back_step(const Block<T> &block, const T *h) {
+        const i64 *stride = g_->output_stride, inputs = M == 0 ? n_ : m_;
+        const T *x = block.find(s_.x, s_.x_stride), *g = block.find(g_->output, stride);
+        T *dx = block.at(g_->x, inputs);
+        ahead_ = g && stride[2] == 1 ? block.rows_to(-1) * stride[1] : 0;
+        for (i64 r = 0; r < block.alive(); ++r, h += width_) {
+            back_row(r, h, x, g, dx);
             x += s_.x_stride[1];
             if (g) g += stride[1];
-            if (dx_row) dx_row += M == 0 ? n_ : m_;
+            if (dx) dx += inputs;
             if (++summed_ == kSumRows) join();
         }
-        for (i64 r = block.alive(index - 1); dh0 && r < alive; ++r)  // sequences that begin here
-            std::memcpy(dh0 + (begin + r) * n_, row(carry_, r), n_ * sizeof(T));
     }
 
     // One row of one step: from h_{t-1} and what reaches h_t to what reaches h_{t-1}.
@@ -233,11 +228,10 @@ template <class T, int M> class Rotations {
     Panels<T> turn_, U_, b_, h_, carry_, part_, total_, dx_, chunk_;
 };
 
-template <class T> int run_rotations(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
-    if (!s.U) return Rotations<T, 0>(s, g).run(begin, end);
-    if (s.input == 1) return Rotations<T, 1>(s, g).run(begin, end);
-    return Rotations<T, -1>(s, g).run(begin, end);
+template <class T> int run_bank(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
+    if (!s.U) return Bank<T, 0>(s, g).run(begin, end);
+    if (s.input == 1) return Bank<T, 1>(s, g).run(begin, end);
+    return Bank<T, -1>(s, g).run(begin, end);
 }
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

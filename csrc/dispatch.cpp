@@ -78,17 +78,24 @@ bool processor_has(unsigned leaf7_ebx, unsigned saved) {
 }
 #endif
 
-bool supported(std::int32_t isa) {
-    switch (isa) {
-        case SCORNN_ISA_PORTABLE: return true;
+std::uint32_t ask_processor() {
+    std::uint32_t found = 1u << SCORNN_ISA_PORTABLE;
 #if defined(SCORNN_AVX2)
-        case SCORNN_ISA_AVX2: return processor_has(1u << 5, 0x06);
+    if (processor_has(1u << 5, 0x06)) found |= 1u << SCORNN_ISA_AVX2;
 #endif
 #if defined(SCORNN_AVX512)  // F, DQ, BW, VL
-        case SCORNN_ISA_AVX512: return processor_has(1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, 0xe6);
+    if (processor_has(1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, 0xe6)) found |= 1u << SCORNN_ISA_AVX512;
 #endif
-        default: return false;
-    }
+    return found;
+}
+
+// Asked once in a process: under a hypervisor each CPUID is an exit to it, of ten microseconds and more. Threads that
+// ask at the same time write the same answer.
+bool supported(std::int32_t isa) {
+    static std::uint32_t known = 0;  // one bit for each instruction set
+    std::uint32_t found = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (found == 0) __atomic_store_n(&known, found = ask_processor(), __ATOMIC_RELAXED);
+    return isa > SCORNN_ISA_BEST && isa <= SCORNN_ISA_AVX512 && (found >> isa & 1u);
 }
 
 std::int32_t best() {
@@ -99,7 +106,7 @@ std::int32_t best() {
 
 // Whether a map fits the states, so that no index leads out of them.
 bool fits(const scornn_map &map, const scornn_sequence &s) {
-    const bool complex = s.activation == SCORNN_COMPLEX_MODRELU;
+    const bool complex = s.cell == SCORNN_COMPLEX_MODRELU;
     const std::int64_t n = complex ? s.hidden / 2 : s.hidden;
     if (map.kind == SCORNN_FOURIER) {
         if (!complex || !map.index || !map.factor[0] || !map.factor[1]) return false;
@@ -121,10 +128,10 @@ bool fits(const scornn_map &map, const scornn_sequence &s) {
 bool sizes_fit(const scornn_sequence &s) {
     if (s.steps < 1 || s.batch < 0 || s.hidden < 1 || s.input < 1 || s.heads < 0) return false;
     if (s.dtype != SCORNN_FLOAT32 && s.dtype != SCORNN_FLOAT64) return false;
-    if (s.activation == SCORNN_COMPLEX_MODRELU && s.hidden % 2 != 0) return false;
-    if ((s.activation >= SCORNN_LSTM || s.map) && s.heads > 0) return false;
-    if (s.activation >= SCORNN_LSTM && s.map) return false;
-    if (s.activation == SCORNN_BANK && !s.U && s.input != s.hidden) return false;
+    if (s.cell == SCORNN_COMPLEX_MODRELU && s.hidden % 2 != 0) return false;
+    if ((s.cell >= SCORNN_LSTM || s.map) && s.heads > 0) return false;
+    if (s.cell >= SCORNN_LSTM && s.map) return false;
+    if (s.cell == SCORNN_BANK && !s.U && s.input != s.hidden) return false;
     std::int64_t before = s.batch;
     for (std::int64_t t = 0; s.batch_sizes && t < s.steps; ++t) {
         if (s.batch_sizes[t] < 1 || s.batch_sizes[t] > before || (t == 0 && s.batch_sizes[t] != before)) return false;
@@ -135,13 +142,13 @@ bool sizes_fit(const scornn_sequence &s) {
 
 // Whether every array is there that the call reads or writes.
 bool arrays_there(const scornn_sequence &s, const scornn_gradients *g) {
-    const bool lstm = s.activation == SCORNN_LSTM, gated = s.activation >= SCORNN_LSTM, forward = !g;
-    if (s.activation == SCORNN_BANK) return s.x && s.h0 && s.W && s.output && (!forward || s.h_n);
+    const bool lstm = s.cell == SCORNN_LSTM, gated = s.cell >= SCORNN_LSTM, forward = !g;
+    if (s.cell == SCORNN_BANK) return s.x && s.h0 && s.W && s.output && (!forward || s.h_n);
     if (!s.x || !s.h0 || (!s.W && !s.map) || !s.U || !s.output || (forward && !s.h_n)) return false;
     if (forward && s.heads > 0 && (!s.V || !s.c || !s.y)) return false;
     if (g && s.heads > 0 && g->y && !s.V) return false;
     if (g && g->V && (!g->y || s.heads == 0)) return false;
-    if (lstm && (!s.c0 || (forward && !s.c_n) || !s.gates != !s.cells)) return false;
+    if (lstm && (!s.c0 || (forward && !s.c_n) || !s.gates != !s.c_all)) return false;
     if (gated && g && !s.gates) return false;
     return !s.map || fits(*s.map, s);
 }
@@ -151,9 +158,10 @@ std::int32_t run(const scornn_sequence *s, const scornn_gradients *g, std::int64
     if (begin < end && !arrays_there(*s, g)) return SCORNN_INVALID;
     const std::int32_t isa = s->isa == SCORNN_ISA_BEST ? best() : s->isa;
     if (!supported(isa)) return SCORNN_INVALID;
-    if (!g && begin == 0 && end > 0) {
+    if (begin == end) return SCORNN_OK;
+    if (!g && begin == 0) {
         expect_large(s->output, output_bytes(*s));
-        if (s->cells) expect_large(s->cells, output_bytes(*s));
+        if (s->c_all) expect_large(s->c_all, output_bytes(*s));
         if (s->gates) expect_large(s->gates, 4 * output_bytes(*s));
     }
     const WithoutSubnormals mode;

@@ -11,8 +11,7 @@
 
 #include "lanes.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 // a_j <- sum_k a_k w_R^{jk} for R numbers. Odd R pairs k with R - k: the sum of a pair meets cosines, its difference
 // sines. `table` holds cos and sin of 2 pi i / R.
@@ -260,5 +259,4 @@ template <class T> class Fourier {
     Lanes<T> pairs_;
 };
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

@@ -5,8 +5,7 @@
 #include "fft.h"
 #include "scornn.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 template <class T> class FourierMap {
   public:
@@ -173,5 +172,4 @@ template <class T> class FourierMap {
     LaneSums<T> theta_, dv_, turn_;
 };
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

@@ -6,9 +6,9 @@
 // With tanh it is the GRU, with modReLU the GORU. Rows of W and U stand in the order r, g, c, those of b as r, g, c, s.
 #pragma once
 #include "backward.h"
+#include "forward.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 constexpr int kSpans = 3, kGateNumbers = 4;  // kept of a unit at a step: r, g, c, s
 
@@ -28,13 +28,12 @@ template <class T> bool pack_gate_bias(const scornn_sequence &s, Panels<T> &bias
 
 template <class T, template <class> class Act> class GatedForward {
   public:
-    explicit GatedForward(const scornn_sequence &s) : s_(s), n_(s.hidden), m_(s.input), span_(panels<T>(s.hidden)) {}
+    explicit GatedForward(const scornn_sequence &s) : s_(s), n_(s.hidden), m_(s.input), span_(panels<T>(s.hidden)), hx_(s) {}
 
     int run(i64 row_begin, i64 row_end) {
         const i64 most = smaller<i64>(kBlock, row_end - row_begin);
         if (!gates_.allocate(n_ + m_, 2 * span_ * kPanel<T>) || !W_.allocate(n_, n_) || !U_.allocate(m_, n_) ||
-            !pack_gate_bias(s_, bias_) || !hx_[0].allocate(most, n_ + m_) || !hx_[1].allocate(most, n_ + m_) ||
-            !x_.allocate(most, m_) || !z_.allocate(most, kGateNumbers * kPanel<T>))
+            !pack_gate_bias(s_, bias_) || !hx_.allocate(most) || !x_.allocate(most, m_) || !z_.allocate(most, kGateNumbers * kPanel<T>))
             return SCORNN_OUT_OF_MEMORY;
         for (i64 i = 0; i < kSpans * n_; ++i) {
             const T *w = static_cast<const T *>(s_.W) + i * n_, *u = static_cast<const T *>(s_.U) + i * m_;
@@ -44,63 +43,45 @@ template <class T, template <class> class Act> class GatedForward {
             for (i64 j = 0; j < n_; ++j) from_h[j * kPanel<T>] = w[j];
             for (i64 j = 0; j < m_; ++j) from_x[j * kPanel<T>] = u[j];
         }
-        for_each_block(row_begin, row_end, [this](i64 begin, i64 rows) { run_block(begin, rows); });
+        for_each_block(row_begin, row_end, [this](i64 begin, i64 rows) {
+            walk<T>(
+                s_, begin, rows, [this](const Block<T> &block, i64 r) { hx_.start(block, r); },
+                [this](const Block<T> &block) { step(block); },
+                [this](const Block<T> &block, i64 r) { hx_.end(block, r); });
+        });
         return SCORNN_OK;
     }
 
   private:
-    void run_block(i64 begin, i64 rows) {
-        Block<T> block(s_, begin, rows);
-        const T *h0 = static_cast<const T *>(s_.h0);
-        T *output = static_cast<T *>(s_.output), *h_n = static_cast<T *>(s_.h_n);
-        Panels<T> *now = &hx_[0], *next = &hx_[1];  // [h_{t-1} x_t], and the one under construction
-        for (i64 index = 0; index < s_.steps; ++index) {
-            block.move_to(index);
-            const i64 alive = block.alive(index);
-            for (i64 r = block.alive(index - 1); r < alive; ++r)  // sequences that begin here
-                now->put(r, 0, h0 + (begin + r) * n_, 1, n_);
-            const T *x = block.find(s_.x, s_.x_stride);
-            for (i64 r = 0; r < alive; ++r) {
-                now->put(r, n_, x + r * s_.x_stride[1], s_.x_stride[2], m_);
-                x_.put(r, 0, x + r * s_.x_stride[1], s_.x_stride[2], m_);
-            }
-            T *out = output + block.row() * n_;
-            Ahead ahead;
-            ahead.add(out, alive * n_);
-            if (s_.gates)
-                ahead.add(static_cast<const T *>(s_.gates) + block.row() * kGateNumbers * n_, alive * kGateNumbers * n_);
-            for (i64 panel = 0; panel < span_; ++panel) {
-                ahead.fetch(panel, span_);
-                const T *hx = now->at(0, 0);
-                const i64 stride = now->stride(), after = panel + 1;
-                multiply(hx, stride, alive, gates_, n_ + m_, 2 * panel, 2 * after, z_.at(0, 0), z_.stride());
-                multiply(hx, stride, alive, W_, n_, panel, after, z_.at(2, 0), z_.stride());
-                multiply(x_.at(0, 0), x_.stride(), alive, U_, m_, panel, after, z_.at(3, 0), z_.stride());
-                for (i64 lane = 0; lane < kPanel<T> && panel * kPanel<T> + lane < n_; lane += kWidth<T>) {
-                    const i64 left = n_ - panel * kPanel<T> - lane;
-                    if (left < kWidth<T>) {
-                        step(panel, lane, left, alive, block.row(), *now, *next);
-                    } else {
-                        step(panel, lane, kWidth<T>, alive, block.row(), *now, *next);
-                    }
-                }
-            }
-            for (i64 r = block.alive(index + 1); r < alive; ++r)  // sequences that end here
-                std::memcpy(h_n + (begin + r) * n_, out + r * n_, n_ * sizeof(T));
-            Panels<T> *swap = now;
-            now = next;
-            next = swap;
+    void step(const Block<T> &block) {
+        hx_.put_x(block);
+        const i64 alive = block.alive(), stride = hx_.now().stride();
+        const T *hx = hx_.now().at(0, 0), *x = block.find(s_.x, s_.x_stride);
+        for (i64 r = 0; r < alive; ++r) x_.put(r, 0, x + r * s_.x_stride[1], s_.x_stride[2], m_);
+        Ahead ahead;
+        ahead.add(block.at(s_.output, n_), alive * n_);
+        if (s_.gates) ahead.add(block.at(s_.gates, kGateNumbers * n_), alive * kGateNumbers * n_);
+        for (i64 panel = 0; panel < span_; ++panel) {
+            ahead.fetch(panel, span_);
+            const i64 after = panel + 1;
+            multiply(hx, stride, alive, gates_, n_ + m_, 2 * panel, 2 * after, z_.at(0, 0), z_.stride());
+            multiply(hx, stride, alive, W_, n_, panel, after, z_.at(2, 0), z_.stride());
+            multiply(x_.at(0, 0), x_.stride(), alive, U_, m_, panel, after, z_.at(3, 0), z_.stride());
+            for_vectors<T>(smaller<i64>(kPanel<T>, n_ - panel * kPanel<T>),
+                           [&](i64 lane, i64 left) SCORNN_INLINED { states(block, panel, lane, left, alive); });
         }
+        hx_.turn();
     }
 
     // From z = [r, g, W_c h, U_c x] to the state, for one vector of units, `left` of which exist, of `rows` rows. The
     // candidate waits for the gates, so it has a loop of its own, in which the rows overlap.
-    SCORNN_INLINE void step(i64 panel, i64 lane, i64 left, i64 rows, i64 first_row, const Panels<T> &now, Panels<T> &next) {
+    SCORNN_INLINE void states(const Block<T> &block, i64 panel, i64 lane, i64 left, i64 rows) {
         const i64 column = panel * kPanel<T> + lane;
         Vec<T> b[kGateNumbers];
         for (int q = 0; q < kGateNumbers; ++q) b[q] = load(bias_.at(q * span_ + panel, 0) + lane);
-        T *gates = s_.gates ? static_cast<T *>(s_.gates) + first_row * kGateNumbers * n_ + column : nullptr;
-        T *out = static_cast<T *>(s_.output) + first_row * n_ + column;
+        T *gates = s_.gates ? block.at(s_.gates, kGateNumbers * n_) + column : nullptr;
+        T *out = block.at(s_.output, n_) + column;
+        Panels<T> &now = hx_.now(), &next = hx_.next();
         for (i64 row = 0; row < rows; ++row)
             for (int q = 0; q < 2; ++q) {
                 T *z = z_.at(q, row) + lane;
@@ -112,7 +93,7 @@ template <class T, template <class> class Act> class GatedForward {
             const auto z = [&](int q) { return load(z_.at(q, row) + lane); };
             const Vec<T> s = z(2) + b[3], c = Act<T>::forward(z(0) * s + z(3), b[2]);
             const Vec<T> h = z(1) * load(now.at(panel, row) + lane) + (T(1) - z(1)) * c;
-            store(next.at(panel, row) + lane, h);  // beyond n it falls on x, which the next step puts anew
+            store(next.at(panel, row) + lane, h);
             store_first(out + row * n_, h, left);
             if (!gates) continue;
             T *unit = gates + row * kGateNumbers * n_;
@@ -123,7 +104,8 @@ template <class T, template <class> class Act> class GatedForward {
 
     const scornn_sequence &s_;
     const i64 n_, m_, span_;
-    Panels<T> gates_, W_, U_, bias_, hx_[2], x_, z_;  // gates_: [W U] of r and g, W_ and U_ of c
+    Inputs<T> hx_;
+    Panels<T> gates_, W_, U_, bias_, x_, z_;  // gates_: [W U] of r and g, W_ and U_ of c
 };
 
 // With dh the gradient that reaches h', and a = r s + U_c x:
@@ -136,13 +118,13 @@ template <class T, template <class> class Act> class GatedForward {
 template <class T, template <class> class Act> class GatedBackward {
   public:
     GatedBackward(const scornn_sequence &s, const scornn_gradients &g)
-        : s_(s), g_(g), n_(s.hidden), m_(s.input), span_(panels<T>(s.hidden)), depth_(kSpans * span_ * kPanel<T>) {}
+        : s_(s), g_(g), n_(s.hidden), m_(s.input), span_(panels<T>(s.hidden)), depth_(kSpans * span_ * kPanel<T>), carry_(s, g) {}
 
     int run(i64 row_begin, i64 row_end) {
         const i64 most = smaller<i64>(kBlock, row_end - row_begin);
         kept_ = larger<i64>(most, smaller<i64>(kDepth, most * s_.steps));
         if (!W_.allocate(depth_, n_) || !pack_gate_bias(s_, bias_) || !dz_.allocate(kept_, depth_ + span_ * kPanel<T>) ||
-            !db_.allocate(1, kGateNumbers * span_ * kPanel<T>) || !carry_.allocate(most, n_) || !stays_.allocate(most, n_))
+            !db_.allocate(1, kGateNumbers * span_ * kPanel<T>) || !carry_.allocate(most, false) || !stays_.allocate(most, n_))
             return SCORNN_OUT_OF_MEMORY;
         if (g_.x && (!U_.allocate(depth_, m_) || !dx_.allocate(most, m_))) return SCORNN_OUT_OF_MEMORY;
         if (g_.W && (!h_.allocate(kept_, n_) || !dW_.allocate(depth_, n_))) return SCORNN_OUT_OF_MEMORY;
@@ -151,68 +133,49 @@ template <class T, template <class> class Act> class GatedBackward {
             W_.put(column_from_h<T>(n_, i), 0, static_cast<const T *>(s_.W) + i * n_, 1, n_);
             if (g_.x) U_.put(column_from_x<T>(n_, i), 0, static_cast<const T *>(s_.U) + i * m_, 1, m_);
         }
-        for_each_block(row_begin, row_end, [this](i64 begin, i64 rows) { run_block(begin, rows); });
+        for_each_block(row_begin, row_end, [this](i64 begin, i64 rows) {
+            walk_back<T>(
+                s_, begin, rows, [this](const Block<T> &block, i64 r) { carry_.end(block, r); },
+                [this](const Block<T> &block) { step(block); },
+                [this](const Block<T> &block, i64 r) { carry_.start(block, r); });
+            add_chunk();
+        });
         write_sums();
         return SCORNN_OK;
     }
 
   private:
-    void run_block(i64 begin, i64 rows) {
-        Block<T> block(s_, begin, rows);
-        const T *output = static_cast<const T *>(s_.output), *h0 = static_cast<const T *>(s_.h0) + begin * n_;
-        const T *gates = static_cast<const T *>(s_.gates), *dh_n = static_cast<const T *>(g_.h_n);
-        T *dx = static_cast<T *>(g_.x), *dh0 = static_cast<T *>(g_.h0);
-        for (i64 index = s_.steps - 1; index >= 0; --index) {
-            block.move_to(index);
-            const i64 alive = block.alive(index), before = block.alive(index - 1);
-            for (i64 r = block.alive(index + 1); r < alive; ++r)  // sequences that end here
-                put_row(carry_, r, dh_n ? dh_n + begin * n_ : nullptr, n_);
-            if (filled_ + alive > kept_) add_chunk();
-            const T *g = g_.output ? block.find(g_.output, g_.output_stride) : nullptr;
-            if (g && g_.output_stride[2] != 1) {
-                add_rows(g, g_.output_stride[1], g_.output_stride[2], alive, n_, carry_);
-                g = nullptr;
-            }
-            const i64 back = block.rows_to(index - 1);  // from here to the step before
-            const T *h = output + (block.row() + back) * n_;
-            const T *kept = gates + block.row() * kGateNumbers * n_;
-            for (i64 column = 0; column < n_; column += kWidth<T>) {
-                const i64 left = n_ - column;
-                if (left < kWidth<T>) {
-                    differentiate(column, left, alive, before, kept, g, h, h0);
-                } else {
-                    differentiate(column, kWidth<T>, alive, before, kept, g, h, h0);
+    void step(const Block<T> &block) {
+        const i64 alive = block.alive(), before = block.alive(-1), back = block.rows_to(-1);
+        if (filled_ + alive > kept_) add_chunk();
+        const T *g = carry_.output_gradient(block);
+        for_vectors<T>(n_, [&](i64 column, i64 left) SCORNN_INLINED { differentiate(block, g, column, left); });
+        if (g_.W || g_.U) keep_inputs(block);
+        Ahead ahead;
+        if (block.has(-1))
+            ahead.add(block.at(s_.gates, kGateNumbers * n_) + back * kGateNumbers * n_, before * kGateNumbers * n_);
+        if (block.has(-2)) ahead.add(block.at(s_.output, n_) + 2 * back * n_, before * n_);
+        if (block.has(-1) || g_.h0) {
+            multiply(dz_.at(0, filled_), dz_.stride(), alive, W_, depth_, 0, span_, carry_.at(0, 0), carry_.stride(), ahead);
+            for (i64 column = 0; column < n_; column += kWidth<T>)
+                for (i64 r = 0; r < alive; ++r) {
+                    T *to = carry_.at(column / kPanel<T>, r) + column % kPanel<T>;
+                    store(to, load(to) + load(stays_.at(column / kPanel<T>, r) + column % kPanel<T>));
                 }
-            }
-            if (g_.W || g_.U) keep_inputs(block, alive, before, h, h0);
-            Ahead ahead;
-            if (index > 0) ahead.add(gates + (block.row() + back) * kGateNumbers * n_, before * kGateNumbers * n_);
-            if (index > 1) ahead.add(output + (block.row() + 2 * back) * n_, before * n_);
-            if (index > 0 || dh0) {
-                multiply(dz_.at(0, filled_), dz_.stride(), alive, W_, depth_, 0, span_, carry_.at(0, 0), carry_.stride(),
-                         ahead);
-                for (i64 column = 0; column < n_; column += kWidth<T>)
-                    for (i64 r = 0; r < alive; ++r) {
-                        T *to = carry_.at(column / kPanel<T>, r) + column % kPanel<T>;
-                        store(to, load(to) + load(stays_.at(column / kPanel<T>, r) + column % kPanel<T>));
-                    }
-            }
-            if (dx) {
-                multiply(dz_.at(span_, filled_), dz_.stride(), alive, U_, depth_, 0, panels<T>(m_), dx_.at(0, 0),
-                         dx_.stride(), Ahead());
-                for (i64 r = 0; r < alive; ++r) dx_.get(r, 0, dx + (block.row() + r) * m_, m_);
-            }
-            for (i64 r = before; dh0 && r < alive; ++r)  // sequences that begin here
-                carry_.get(r, 0, dh0 + (begin + r) * n_, n_);
-            filled_ += alive;
         }
-        add_chunk();
+        if (g_.x) {
+            multiply(dz_.at(span_, filled_), dz_.stride(), alive, U_, depth_, 0, panels<T>(m_), dx_.at(0, 0), dx_.stride());
+            for (i64 r = 0; r < alive; ++r) dx_.get(r, 0, block.at(g_.x, m_) + r * m_, m_);
+        }
+        filled_ += alive;
     }
 
     // From dh, and the gradient g of the output (columns adjacent, or NULL), to the four spans, for one vector of units,
-    // `left` of which exist. The state before the step of row r is in h, or in h0 where the sequence begins.
-    SCORNN_INLINE void differentiate(i64 column, i64 left, i64 rows, i64 before, const T *gates, const T *g, const T *h,
-                                     const T *h0) {
+    // `left` of which exist. The state before the step is h0 where a sequence begins.
+    SCORNN_INLINE void differentiate(const Block<T> &block, const T *g, i64 column, i64 left) {
+        const i64 rows = block.alive(), before = block.alive(-1);
+        const T *gates = block.at(s_.gates, kGateNumbers * n_), *h0 = block.first(s_.h0, n_);
+        const T *h = block.at(s_.output, n_) + block.rows_to(-1) * n_;
         const i64 panel = column / kPanel<T>, lane = column % kPanel<T>;
         const Vec<T> b = load(bias_.at(2 * span_ + panel, 0) + lane);
         Vec<T> sum[kGateNumbers] = {};
@@ -238,9 +201,11 @@ template <class T, template <class> class Act> class GatedBackward {
         }
     }
 
-    void keep_inputs(const Block<T> &block, i64 alive, i64 before, const T *h, const T *h0) {
-        const T *x = block.find(s_.x, s_.x_stride);
-        for (i64 r = 0; r < alive; ++r) {
+    void keep_inputs(const Block<T> &block) {
+        const i64 before = block.alive(-1);
+        const T *x = block.find(s_.x, s_.x_stride), *h0 = block.first(s_.h0, n_);
+        const T *h = block.at(s_.output, n_) + block.rows_to(-1) * n_;
+        for (i64 r = 0; r < block.alive(); ++r) {
             if (g_.W) h_.put(filled_ + r, 0, (r < before ? h : h0) + r * n_, 1, n_);
             if (g_.U) x_.put(filled_ + r, 0, x + r * s_.x_stride[1], s_.x_stride[2], m_);
         }
@@ -265,9 +230,9 @@ template <class T, template <class> class Act> class GatedBackward {
     const scornn_gradients &g_;
     const i64 n_, m_, span_, depth_;
     i64 kept_ = 0, filled_ = 0;
-    Panels<T> W_, U_, bias_, carry_, stays_, dx_, dz_, h_, x_, db_;
+    Carry<T> carry_;
+    Panels<T> W_, U_, bias_, stays_, dx_, dz_, h_, x_, db_;
     OuterSum<T> dW_, dU_;
 };
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

@@ -10,34 +10,27 @@
 #include "peak.h"
 #include "structured.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 namespace {
 
-template <class T, template <class> class Act>
-int run(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
-    return g ? Backward<T, Act>(s, *g).run(begin, end) : forward_rows<T, Act>(s, begin, end);
+template <class Forward, class Backward>
+int run_either(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
+    return g ? Backward(s, *g).run(begin, end) : Forward(s).run(begin, end);
 }
 
 template <class T, template <class> class Act>
-int run_gated(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
-    return g ? GatedBackward<T, Act>(s, *g).run(begin, end) : GatedForward<T, Act>(s).run(begin, end);
+int run_dense(Name<Act>, const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
+    return run_either<Forward<T, Act>, Backward<T, Act>>(s, g, begin, end);
 }
 
 template <class T> int choose(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
     if (s.map) return run_structured<T>(s, g, begin, end);
-    switch (s.activation) {
-        case SCORNN_IDENTITY: return run<T, Identity>(s, g, begin, end);
-        case SCORNN_RELU: return run<T, ReLU>(s, g, begin, end);
-        case SCORNN_LEAKY_RELU: return run<T, LeakyReLU>(s, g, begin, end);
-        case SCORNN_TANH: return run<T, Tanh>(s, g, begin, end);
-        case SCORNN_MODRELU: return run<T, ModReLU>(s, g, begin, end);
-        case SCORNN_COMPLEX_MODRELU: return run<T, ComplexModReLU>(s, g, begin, end);
-        case SCORNN_LSTM: return g ? LstmBackward<T>(s, *g).run(begin, end) : LstmForward<T>(s).run(begin, end);
-        case SCORNN_GRU: return run_gated<T, Tanh>(s, g, begin, end);
-        case SCORNN_GORU: return run_gated<T, ModReLU>(s, g, begin, end);
-        case SCORNN_BANK: return run_rotations<T>(s, g, begin, end);
-        default: return SCORNN_INVALID;
+    switch (s.cell) {
+        case SCORNN_LSTM: return run_either<LstmForward<T>, LstmBackward<T>>(s, g, begin, end);
+        case SCORNN_GRU: return run_either<GatedForward<T, Tanh>, GatedBackward<T, Tanh>>(s, g, begin, end);
+        case SCORNN_GORU: return run_either<GatedForward<T, ModReLU>, GatedBackward<T, ModReLU>>(s, g, begin, end);
+        case SCORNN_BANK: return run_bank<T>(s, g, begin, end);
+        default: return with_activation(s.cell, [&](auto act) { return run_dense<T>(act, s, g, begin, end); });
     }
 }
 
@@ -56,5 +49,4 @@ double peak(std::int32_t dtype, i64 iterations) {
     return dtype == SCORNN_FLOAT32 ? peak_of<float>(iterations) : peak_of<double>(iterations);
 }
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

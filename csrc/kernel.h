@@ -3,14 +3,12 @@
 #include "scornn.h"
 
 #define SCORNN_DECLARE(isa)                                                                             \
-    namespace scornn {                                                                                  \
-    namespace isa {                                                                                     \
+    namespace scornn::isa {                                                                             \
     /* Forward where gradients is NULL, else backward. */                                               \
     int run(const scornn_sequence &, const scornn_gradients *, std::int64_t begin, std::int64_t end);   \
     /* From the free numbers to W, or from the gradient of W to theirs. */                              \
     int run(const scornn_cayley &, bool backward);                                                      \
     double peak(std::int32_t dtype, std::int64_t iterations);                                           \
-    }                                                                                                   \
     }
 
 #include <cstdint>

@@ -5,8 +5,7 @@
 
 #include "panel.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 // An array, zero at first. Not std::vector: its code would be shared among the instruction sets by the linker.
 template <class V> class Array {
@@ -153,5 +152,4 @@ template <class T> void get_lane(const T *lanes, i64 lane, T *row, i64 count) {
     for (i64 i = 0; i < count; ++i) row[i] = lanes[i * kWidth<T> + lane];
 }
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

@@ -2,8 +2,7 @@
 #pragma once
 #include "product.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 // G[i][c] += sum_k D[k][i] H[k][c] for kHeight columns i of D and one panel of columns of H.
 template <class T, int kHeight> struct TileOuter {
@@ -88,5 +87,4 @@ template <class T> class OuterSum {
     Panels<T> wide_, transposed_;
 };
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

@@ -11,8 +11,7 @@
 
 #include "vec.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 template <class T> SCORNN_INLINE i64 panels(i64 columns) { return (columns + kPanel<T> - 1) / kPanel<T>; }
 
@@ -93,5 +92,4 @@ template <class T> class Panels {
     i64 stride_ = 0, columns_ = 0;
 };
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

@@ -3,8 +3,7 @@
 #pragma once
 #include "vec.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 template <class T> double peak_of(i64 iterations) {
     constexpr int kSums = 2 * kRows;
@@ -24,5 +23,4 @@ template <class T> double peak_of(i64 iterations) {
     return 2.0 * kSums * kWidth<T> * double(iterations);
 }
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

@@ -3,8 +3,7 @@
 #pragma once
 #include "panel.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 // Cuts `rows` into ceil(rows / kRows) tiles whose heights differ by at most one.
 struct Tiles {
@@ -136,5 +135,4 @@ void multiply(const T *a, i64 a_stride, i64 rows, const Panels<T> &B, i64 depth,
     }
 }
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

@@ -9,8 +9,7 @@
 #include "lanes.h"
 #include "scornn.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 template <class T, bool kComplex> class RotationMap {
   public:
@@ -166,5 +165,4 @@ template <class T, bool kComplex> class RotationMap {
     LaneSums<T> angles_, phases_, omega_;
 };
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

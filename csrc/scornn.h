@@ -47,7 +47,7 @@ extern "C" {
 
 enum scornn_dtype { SCORNN_FLOAT32 = 0, SCORNN_FLOAT64 = 1 };
 
-enum scornn_activation {
+enum scornn_cell {
     SCORNN_IDENTITY = 0,
     SCORNN_RELU = 1,
     SCORNN_LEAKY_RELU = 2,      /* slope 0.1 */
@@ -85,14 +85,14 @@ struct scornn_map {
  * the one before it, none is under 1.
  *
  * x, h0, U, output, and W or a map, are always there; forward needs h_n, with a head V, c and y, the LSTM c0 and c_n;
- * the backward pass of LSTM, GRU and GORU gates, the LSTM's cells. What is said to be NULL otherwise may be NULL. A call
+ * the backward pass of LSTM, GRU and GORU gates, the LSTM's c_all. What is said to be NULL otherwise may be NULL. A call
  * that finds another pointer NULL, batch sizes that grow, a map that leads out of the states, or sizes that do not fit
- * returns SCORNN_INVALID and touches nothing; a call for no rows looks at sizes alone. How long the arrays are it cannot
- * know. */
+ * returns SCORNN_INVALID and touches nothing; a call for no rows looks at sizes alone and writes nothing. How long the
+ * arrays are it cannot know. */
 struct scornn_sequence {
     int64_t steps, batch, hidden, input; /* T, B, n, m */
     int64_t heads;                       /* p, or 0: no head */
-    int32_t dtype, activation, reverse, isa;
+    int32_t dtype, cell, reverse, isa;
     const int64_t *batch_sizes;          /* (T,) or NULL */
     const void *x;                       /* (T, B, m), or (N, m) packed */
     int64_t x_stride[3];                 /* time, row, column */
@@ -108,9 +108,9 @@ struct scornn_sequence {
     /* LSTM alone. */
     const void *c0;                      /* (B, n) contiguous */
     void *c_n;                           /* (B, n) contiguous: written by forward */
-    void *cells;                         /* c_t, shape of output: written by forward, read by backward */
+    void *c_all;                         /* c_t, shape of output: written by forward, read by backward */
     void *gates;                         /* LSTM: i, f, g, o; GRU and GORU: r, g, c, s. (T, B, 4n) or (N, 4n): written
-                                            by forward, read by backward. NULL, as cells: no backward */
+                                            by forward, read by backward. NULL, as c_all: no backward */
     const struct scornn_map *map;        /* in place of W, which is then not read, or NULL; without a head */
 };
 

@@ -3,8 +3,7 @@
 #include "panel.h"
 #include "scornn.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 // Rows that go through time together: enough to reuse W from cache, few enough to keep their states there.
 constexpr i64 kBlock = 60 / kRows * kRows;
@@ -20,7 +19,7 @@ template <class Run> void for_each_block(i64 begin, i64 end, Run run) {
 
 // z has one column for each unit, or four gates. Then the panels of the four take turns, so that the gates of a unit
 // share row and lane in panels side by side; the lanes between n and the end of a last panel are zero in the weights.
-SCORNN_INLINE i64 gates_of(const scornn_sequence &s) { return s.activation == SCORNN_LSTM ? 4 : 1; }
+SCORNN_INLINE i64 gates_of(const scornn_sequence &s) { return s.cell == SCORNN_LSTM ? 4 : 1; }
 
 template <class T> SCORNN_INLINE i64 columns_of_z(const scornn_sequence &s) {
     return gates_of(s) == 1 ? s.hidden : gates_of(s) * panels<T>(s.hidden) * kPanel<T>;
@@ -77,23 +76,14 @@ template <class T> bool pack_backward(const scornn_sequence &s, i64 heads, bool 
 template <class T> bool pack_bias(const scornn_sequence &s, Panels<T> &bias) {
     if (!bias.allocate(1, columns_of_z<T>(s))) return false;
     const T *b = static_cast<const T *>(s.b);
-    const i64 lanes = s.activation == SCORNN_COMPLEX_MODRELU ? 2 : 1;
+    const i64 lanes = s.cell == SCORNN_COMPLEX_MODRELU ? 2 : 1;
     if (b)
         for (i64 i = 0; i < gates_of(s) * s.hidden; ++i) bias.put(0, column_of_z<T>(s, i), b + i / lanes, 1, 1);
     return true;
 }
 
-// Row r of panels from row r of a contiguous (rows, n) array, or zero where there is none.
-template <class T> void put_row(Panels<T> &to, i64 r, const T *rows, i64 n) {
-    const T zero = 0;
-    if (rows) {
-        to.put(r, 0, rows + r * n, 1, n);
-    } else {
-        to.put(r, 0, &zero, 0, n);
-    }
-}
-
-// Rows [begin, begin + rows) of the batch, and where step `index` (0 = computed first) has them in memory.
+// Rows [begin, begin + rows) of the batch, and where the current step has them in memory. Steps count in the order of
+// computation; `later` is 1 for the step after the current one, -1 for the one before.
 template <class T> class Block {
   public:
     Block(const scornn_sequence &s, i64 begin, i64 rows)
@@ -102,34 +92,39 @@ template <class T> class Block {
     // Steps must be visited one after the other, since the offset of a packed step is the sum of the sizes before it.
     void move_to(i64 index) {
         while (index_ != index) {
-            const i64 t = time(index_);
-            const bool up = index > index_;
-            const i64 next = time(up ? index_ + 1 : index_ - 1);
-            offset_ += next > t ? size(t) : -size(next);
-            index_ += up ? 1 : -1;
+            const i64 later = index > index_ ? 1 : -1;
+            offset_ += rows_to(later);
+            index_ += later;
         }
     }
 
+    i64 index() const { return index_; }
+    bool has(i64 later) const { return index_ + later >= 0 && index_ + later < s_.steps; }
+
     // Rows of the block that are alive at a step; none before the first step or after the last.
-    i64 alive(i64 index) const {
-        if (index < 0 || index >= s_.steps) return 0;
-        return larger<i64>(0, smaller<i64>(rows_, size(time(index)) - begin_));
+    i64 alive(i64 later = 0) const {
+        return has(later) ? larger<i64>(0, smaller<i64>(rows_, size(time(index_ + later)) - begin_)) : 0;
     }
 
-    // The position of row 0 of the block at the current step in a contiguous (T, B, ·) or (N, ·) array.
-    i64 row() const { return offset_ + begin_; }
-    // From there to the row 0 of the step computed before or after the current one; 0 where there is none.
-    i64 rows_to(i64 neighbour) const {
-        if (neighbour < 0 || neighbour >= s_.steps) return 0;
-        const i64 t = time(index_), other = time(neighbour);
+    // From the rows of the current step to those of a neighbour; 0 where there is none.
+    i64 rows_to(i64 later) const {
+        if (!has(later)) return 0;
+        const i64 t = time(index_), other = time(index_ + later);
         return other > t ? size(t) : -size(other);
     }
-    i64 row_before() const { return row() + rows_to(index_ - 1); }
+
+    // Row 0 of the block at the current step in a contiguous (T, B, n) or (N, n) array, and in a (B, n) array. NULL
+    // stays NULL.
+    T *at(void *array, i64 n) const { return array ? static_cast<T *>(array) + (offset_ + begin_) * n : nullptr; }
+    const T *at(const void *array, i64 n) const { return at(const_cast<void *>(array), n); }
+    T *first(void *array, i64 n) const { return array ? static_cast<T *>(array) + begin_ * n : nullptr; }
+    const T *first(const void *array, i64 n) const { return first(const_cast<void *>(array), n); }
 
     // Row 0 of the block at the current step in an array with strides.
     const T *find(const void *base, const i64 *stride) const {
+        if (!base) return nullptr;
         const T *p = static_cast<const T *>(base);
-        return s_.batch_sizes ? p + row() * stride[1] : p + time(index_) * stride[0] + begin_ * stride[1];
+        return s_.batch_sizes ? p + (offset_ + begin_) * stride[1] : p + time(index_) * stride[0] + begin_ * stride[1];
     }
 
   private:
@@ -146,5 +141,29 @@ template <class T> class Block {
     i64 index_, offset_;
 };
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+// Takes the rows [begin, begin + rows) through all steps: at each, start(block, r) for every row whose sequence begins
+// there, step(block), and end(block, r) for every row whose sequence ends there.
+template <class T, class Start, class Step, class End>
+void walk(const scornn_sequence &s, i64 begin, i64 rows, Start start, Step step, End end) {
+    Block<T> block(s, begin, rows);
+    for (i64 index = 0; index < s.steps; ++index) {
+        block.move_to(index);
+        for (i64 r = block.alive(-1); r < block.alive(); ++r) start(block, r);
+        step(block);
+        for (i64 r = block.alive(+1); r < block.alive(); ++r) end(block, r);
+    }
+}
+
+// The same backwards: end, step, start.
+template <class T, class End, class Step, class Start>
+void walk_back(const scornn_sequence &s, i64 begin, i64 rows, End end, Step step, Start start) {
+    Block<T> block(s, begin, rows);
+    for (i64 index = s.steps - 1; index >= 0; --index) {
+        block.move_to(index);
+        for (i64 r = block.alive(+1); r < block.alive(); ++r) end(block, r);
+        step(block);
+        for (i64 r = block.alive(-1); r < block.alive(); ++r) start(block, r);
+    }
+}
+
+}  // namespace scornn::SCORNN_ISA

@@ -9,8 +9,7 @@
 #include "rotation_map.h"
 #include "sequence.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 // The activations on units in lanes. backward takes z, since the backward pass makes it anew on its way.
 template <class T, template <class> class Act> struct RealUnit {
@@ -95,33 +94,33 @@ template <class T, class Map, class Unit> class LaneForward {
     static_assert(kParts == Map::kParts);
 
     void run_rows(i64 begin, i64 rows) {
-        Block<T> block(s_, begin, rows);
-        const T *h0 = static_cast<const T *>(s_.h0), *U = static_cast<const T *>(s_.U), *b = static_cast<const T *>(s_.b);
-        T *output = static_cast<T *>(s_.output), *h_n = static_cast<T *>(s_.h_n);
         std::memset(h_.at(0), 0, n_ * kWidth<T> * sizeof(T));
-        for (i64 index = 0; index < s_.steps; ++index) {
-            block.move_to(index);
-            const i64 alive = block.alive(index);
-            for (i64 r = block.alive(index - 1); r < alive; ++r)  // sequences that begin here
-                put_lane(h_.at(0), r, h0 + (begin + r) * n_, 1, n_);
-            const T *x = block.find(s_.x, s_.x_stride);
-            for (i64 r = 0; r < alive; ++r) put_lane(x_.at(0), r, x + r * s_.x_stride[1], s_.x_stride[2], m_);
-            map_.forward(h_.at(0));
-            T *out = output + block.row() * n_;
-            for (i64 first = 0; first < n_; first += kPiece<T>) {
-                const i64 end = smaller<i64>(n_, first + kPiece<T>);
-                map_.result(first / kParts, end / kParts, h_.at(first));
-                for (i64 i = first; i < end; i += kParts) {
-                    Vec<T> z[kParts];
-                    for (int part = 0; part < kParts; ++part) z[part] = load(h_.at(i + part));
-                    add_input<T, kParts>(z, U + i * m_, x_.at(0), m_);
-                    Unit::forward(z, b ? broadcast<T>(b[i / kParts]) : Vec<T>{});
-                    for (int part = 0; part < kParts; ++part) store(h_.at(i + part), z[part]);
-                }
-                from_lanes(h_.at(first), alive, end - first, out + first, n_);
+        walk<T>(
+            s_, begin, rows,
+            [this](const Block<T> &block, i64 r) { put_lane(h_.at(0), r, block.first(s_.h0, n_) + r * n_, 1, n_); },
+            [this](const Block<T> &block) { step(block); },
+            [this](const Block<T> &block, i64 r) {
+                std::memcpy(block.first(s_.h_n, n_) + r * n_, block.at(s_.output, n_) + r * n_, n_ * sizeof(T));
+            });
+    }
+
+    void step(const Block<T> &block) {
+        const i64 alive = block.alive();
+        const T *x = block.find(s_.x, s_.x_stride), *U = static_cast<const T *>(s_.U), *b = static_cast<const T *>(s_.b);
+        for (i64 r = 0; r < alive; ++r) put_lane(x_.at(0), r, x + r * s_.x_stride[1], s_.x_stride[2], m_);
+        map_.forward(h_.at(0));
+        T *out = block.at(s_.output, n_);
+        for (i64 first = 0; first < n_; first += kPiece<T>) {
+            const i64 end = smaller<i64>(n_, first + kPiece<T>);
+            map_.result(first / kParts, end / kParts, h_.at(first));
+            for (i64 i = first; i < end; i += kParts) {
+                Vec<T> z[kParts];
+                for (int part = 0; part < kParts; ++part) z[part] = load(h_.at(i + part));
+                add_input<T, kParts>(z, U + i * m_, x_.at(0), m_);
+                Unit::forward(z, b ? broadcast<T>(b[i / kParts]) : Vec<T>{});
+                for (int part = 0; part < kParts; ++part) store(h_.at(i + part), z[part]);
             }
-            for (i64 r = block.alive(index + 1); r < alive; ++r)  // sequences that end here
-                std::memcpy(h_n + (begin + r) * n_, out + r * n_, n_ * sizeof(T));
+            from_lanes(h_.at(first), alive, end - first, out + first, n_);
         }
     }
 
@@ -155,35 +154,35 @@ template <class T, class Map, class Unit> class LaneBackward {
     static constexpr i64 kChain = 128;  // steps that are summed before they go into the totals
 
     void run_rows(i64 begin, i64 rows) {
-        Block<T> block(s_, begin, rows);
-        const T *h0 = static_cast<const T *>(s_.h0) + begin * n_, *output = static_cast<const T *>(s_.output);
-        const T *dh_n = static_cast<const T *>(g_.h_n);
-        T *dx = static_cast<T *>(g_.x), *dh0 = static_cast<T *>(g_.h0);
         std::memset(carry_.at(0), 0, n_ * kWidth<T> * sizeof(T));
-        for (i64 index = s_.steps - 1; index >= 0; --index) {
-            block.move_to(index);
-            const i64 alive = block.alive(index), before = block.alive(index - 1);
-            for (i64 r = block.alive(index + 1); dh_n && r < alive; ++r)  // sequences that end here
-                put_lane(carry_.at(0), r, dh_n + (begin + r) * n_, 1, n_);
-            const T *h = index > 0 ? output + block.row_before() * n_ : h0;
-            LaneRows<T> from;
-            for (i64 r = 0; r < kWidth<T>; ++r) from[r] = r < before ? h + r * n_ : r < alive ? h0 + r * n_ : zero_.data();
-            to_lanes<T>(from, 1, n_, h_.at(0));
-            gather(block, s_.x, s_.x_stride, alive, m_, x_);
-            if (g_.output) gather(block, g_.output, g_.output_stride, alive, n_, g_lanes_);
-            map_.forward(h_.at(0));
-            differentiate();
-            for (i64 r = 0; dx && r < alive; ++r) get_lane(dx_.at(0), r, dx + (block.row() + r) * m_, m_);
-            map_.backward(h_.at(0), carry_.at(0));
-            for (i64 r = before; r < alive; ++r) {  // sequences that begin here
-                if (dh0) get_lane(carry_.at(0), r, dh0 + (begin + r) * n_, n_);
+        walk_back<T>(
+            s_, begin, rows,
+            [this](const Block<T> &block, i64 r) {
+                if (g_.h_n) put_lane(carry_.at(0), r, block.first(g_.h_n, n_) + r * n_, 1, n_);
+            },
+            [this](const Block<T> &block) { step(block); },
+            [this](const Block<T> &block, i64 r) {
+                if (g_.h0) get_lane(carry_.at(0), r, block.first(g_.h0, n_) + r * n_, n_);
                 put_lane(carry_.at(0), r, zero_.data(), 0, n_);
-            }
-            if (index % kChain == 0) {
-                map_.flush();
-                db_.flush();
-                dU_.flush();
-            }
+            });
+    }
+
+    void step(const Block<T> &block) {
+        const i64 alive = block.alive(), before = block.alive(-1);
+        const T *h = block.at(s_.output, n_) + block.rows_to(-1) * n_, *h0 = block.first(s_.h0, n_);
+        LaneRows<T> from;
+        for (i64 r = 0; r < kWidth<T>; ++r) from[r] = r < before ? h + r * n_ : r < alive ? h0 + r * n_ : zero_.data();
+        to_lanes<T>(from, 1, n_, h_.at(0));
+        gather(block, s_.x, s_.x_stride, alive, m_, x_);
+        if (g_.output) gather(block, g_.output, g_.output_stride, alive, n_, g_lanes_);
+        map_.forward(h_.at(0));
+        differentiate();
+        for (i64 r = 0; g_.x && r < alive; ++r) get_lane(dx_.at(0), r, block.at(g_.x, m_) + r * m_, m_);
+        map_.backward(h_.at(0), carry_.at(0));
+        if (block.index() % kChain == 0) {
+            map_.flush();
+            db_.flush();
+            dU_.flush();
         }
     }
 
@@ -252,7 +251,7 @@ int run_lanes(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i6
 
 template <class T> int run_structured(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
     if (s.map->kind == SCORNN_FOURIER) return run_lanes<T, FourierMap<T>, ComplexUnit<T>>(s, g, begin, end);
-    switch (s.activation) {
+    switch (s.cell) {
         case SCORNN_COMPLEX_MODRELU: return run_lanes<T, RotationMap<T, true>, ComplexUnit<T>>(s, g, begin, end);
         case SCORNN_MODRELU: return run_lanes<T, RotationMap<T, false>, RealUnit<T, ModReLU>>(s, g, begin, end);
         case SCORNN_IDENTITY: return run_lanes<T, RotationMap<T, false>, RealUnit<T, Identity>>(s, g, begin, end);
@@ -260,5 +259,4 @@ template <class T> int run_structured(const scornn_sequence &s, const scornn_gra
     }
 }
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

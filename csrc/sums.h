@@ -8,8 +8,7 @@
 #include "outer.h"
 #include "sequence.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 template <class T> class Sums {
   public:
@@ -41,14 +40,11 @@ template <class T> class Sums {
     }
 
     // dy of the step before, beside dz of this one; zero for the sequences that begin here.
-    void keep_heads(const T *dy, i64 alive, i64 before) {
-        const T zero = 0;
-        for (i64 r = 0; r < alive; ++r) {
-            if (r < before) {
-                dz_.put(filled_ + r, z_, dy + r * p_, 1, p_);
-            } else {
-                dz_.put(filled_ + r, z_, &zero, 0, p_);
-            }
+    void keep_heads(const Block<T> &block) {
+        const T zero = 0, *dy = block.at(g_.y, p_) + block.rows_to(-1) * p_;
+        for (i64 r = 0; r < block.alive(); ++r) {
+            const bool carried = r < block.alive(-1);
+            dz_.put(filled_ + r, z_, carried ? dy + r * p_ : &zero, carried, p_);
         }
     }
 
@@ -58,11 +54,13 @@ template <class T> class Sums {
             for (i64 i = 0; i < p_; ++i) G_.at(z_ + i, j) += dy[i] * h[j];
     }
 
-    // h and x of a step; h of row r is in h, or in h0 where the sequence begins.
-    void keep_inputs(const Block<T> &block, i64 alive, i64 before, const T *h, const T *h0) {
+    // x of a step, and the state before it, which is h0 where a sequence begins.
+    void keep_inputs(const Block<T> &block) {
         if (!weights()) return;
-        const T *x = block.find(s_.x, s_.x_stride);
-        for (i64 r = 0; r < alive; ++r) {
+        const i64 before = block.alive(-1);
+        const T *x = block.find(s_.x, s_.x_stride), *h0 = block.first(s_.h0, n_);
+        const T *h = block.at(s_.output, n_) + block.rows_to(-1) * n_;
+        for (i64 r = 0; r < block.alive(); ++r) {
             if (g_.W || g_.V) hx_.put(filled_ + r, 0, (r < before ? h : h0) + r * n_, 1, n_);
             if (g_.U) hx_.put(filled_ + r, n_, x + r * s_.x_stride[1], s_.x_stride[2], m_);
         }
@@ -82,7 +80,7 @@ template <class T> class Sums {
 
     void write() {
         T *dW = static_cast<T *>(g_.W), *dU = static_cast<T *>(g_.U), *db = static_cast<T *>(g_.b);
-        const i64 rows = gates_of(s_) * n_, lanes = s_.activation == SCORNN_COMPLEX_MODRELU ? 2 : 1;
+        const i64 rows = gates_of(s_) * n_, lanes = s_.cell == SCORNN_COMPLEX_MODRELU ? 2 : 1;
         for (i64 i = 0; i < rows; ++i) {
             const i64 row = column_of_z<T>(s_, i);
             if (dW) G_.get(row, 0, dW + i * n_, n_);
@@ -103,5 +101,4 @@ template <class T> class Sums {
     OuterSum<T> G_;
 };
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

@@ -5,8 +5,7 @@
 #pragma once
 #include "vec.h"
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 template <class T> struct Exp;
 
@@ -94,5 +93,4 @@ template <class T> SCORNN_INLINE Vec<T> sigmoid(Vec<T> x) {
     return (x < T(0) ? e : broadcast<T>(1)) / (T(1) + e);
 }
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

@@ -29,13 +29,13 @@
 #endif
 
 #define SCORNN_INLINE inline __attribute__((always_inline))
+#define SCORNN_INLINED __attribute__((always_inline))  // of a lambda
 
 // Before a loop over the vectors of a register tile: left as a loop, an array stays in memory. GCC unrolls 16 turns by
 // itself, and not always; a tile has up to 28.
 #define SCORNN_UNROLL _Pragma("GCC unroll 32")
 
-namespace scornn {
-namespace SCORNN_ISA {
+namespace scornn::SCORNN_ISA {
 
 using i64 = std::int64_t;
 
@@ -91,6 +91,13 @@ template <class T> SCORNN_INLINE void store_first(T *p, Vec<T> v, i64 count) {
     store_some(p, v, count);
 }
 
+// Calls run(column, left) for each vector of n columns, `left` of which exist: to the compiler a constant but at the end.
+template <class T, class Run> SCORNN_INLINE void for_vectors(i64 n, Run run) {
+    i64 column = 0;
+    for (; column + kWidth<T> <= n; column += kWidth<T>) run(column, i64(kWidth<T>));
+    if (column < n) run(column, n - column);
+}
+
 template <class T> SCORNN_INLINE Bits<T> bits(Vec<T> v) { return (Bits<T>)v; }
 
 template <class T> SCORNN_INLINE Bits<T> sign_bit(Vec<T> v) {
@@ -115,5 +122,4 @@ template <class T> SCORNN_INLINE Vec<T> swap_pairs(Vec<T> v) {
 template <class T> SCORNN_INLINE constexpr T smaller(T a, T b) { return a < b ? a : b; }
 template <class T> SCORNN_INLINE constexpr T larger(T a, T b) { return a > b ? a : b; }
 
-}  // namespace SCORNN_ISA
-}  // namespace scornn
+}  // namespace scornn::SCORNN_ISA

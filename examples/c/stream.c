@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
     float *x = calloc((size_t)m, sizeof *x), *after = calloc((size_t)n, sizeof *after);
     float *output = calloc((size_t)n, sizeof *output), *y = calloc((size_t)p, sizeof *y);
     struct scornn_sequence s = {.steps = 1, .batch = 1, .hidden = n, .input = m, .heads = p,
-                                .dtype = SCORNN_FLOAT32, .activation = SCORNN_MODRELU, .isa = SCORNN_ISA_BEST,
+                                .dtype = SCORNN_FLOAT32, .cell = SCORNN_MODRELU, .isa = SCORNN_ISA_BEST,
                                 .x = x, .x_stride = {m, m, 1}, .h0 = h, .W = W, .U = U, .b = b,
                                 .output = output, .h_n = after, .V = V, .c = c, .y = y};
     for (;;) {

@@ -96,7 +96,7 @@ template <class T> struct Problem {
         for (i64 size : sizes) starts.push_back(start), start += size;
         s.steps = c.T, s.batch = c.B, s.hidden = c.n, s.input = c.m;
         s.dtype = sizeof(T) == 4 ? SCORNN_FLOAT32 : SCORNN_FLOAT64;
-        s.activation = c.activation, s.reverse = c.reverse, s.isa = isa;
+        s.cell = c.activation, s.reverse = c.reverse, s.isa = isa;
         s.batch_sizes = c.packed ? sizes.data() : nullptr;
         s.x = x.data(), s.h0 = h0.data(), s.W = W.data(), s.U = U.data(), s.b = b.data();
         s.output = output.data(), s.h_n = h_n.data();
@@ -206,12 +206,12 @@ template <class T> void check_lstm(const Case &c, int isa) {
     Array<T> output(rows * n), h_n(B * n), c_n(B * n), cells(rows * n), gates(rows * 4 * n);
     Array<T> dx(rows * m), dh0(B * n), dc0(B * n), dW(4 * n * n), dU(4 * n * m), db(4 * n);
     scornn_sequence s{};
-    s.steps = c.T, s.batch = B, s.hidden = n, s.input = m, s.activation = SCORNN_LSTM, s.reverse = c.reverse, s.isa = isa;
+    s.steps = c.T, s.batch = B, s.hidden = n, s.input = m, s.cell = SCORNN_LSTM, s.reverse = c.reverse, s.isa = isa;
     s.dtype = sizeof(T) == 4 ? SCORNN_FLOAT32 : SCORNN_FLOAT64;
     s.batch_sizes = c.packed ? sizes.data() : nullptr;
     s.x = x.data(), s.x_stride[0] = B * m, s.x_stride[1] = m, s.x_stride[2] = 1;
     s.h0 = h0.data(), s.c0 = c0.data(), s.W = W.data(), s.U = U.data(), s.b = b.data();
-    s.output = output.data(), s.h_n = h_n.data(), s.c_n = c_n.data(), s.cells = cells.data(), s.gates = gates.data();
+    s.output = output.data(), s.h_n = h_n.data(), s.c_n = c_n.data(), s.c_all = cells.data(), s.gates = gates.data();
     scornn_gradients d{};
     d.output = g.data(), d.output_stride[0] = B * n, d.output_stride[1] = n, d.output_stride[2] = 1;
     d.h_n = g_h.data(), d.c_n = g_c.data(), d.x = dx.data(), d.h0 = dh0.data(), d.c0 = dc0.data();
@@ -226,7 +226,7 @@ template <class T> void check_lstm(const Case &c, int isa) {
     expect(scornn_forward(&s, 0, B) == SCORNN_INVALID, "a head", "lstm");
     s.heads = 0, s.gates = nullptr;
     expect(scornn_forward(&s, 0, B) == SCORNN_INVALID, "cells without gates", "lstm");
-    s.cells = nullptr;
+    s.c_all = nullptr;
     expect(scornn_forward(&s, 0, B) == SCORNN_OK, "states alone", "lstm");
     expect(scornn_backward(&s, &d, 0, B) == SCORNN_INVALID, "gradients without gates", "lstm");
 }
@@ -248,7 +248,7 @@ void check_written(scornn_sequence &s, scornn_gradients &d, std::vector<Array<T>
 
 template <class T> void set_sizes(scornn_sequence &s, const Case &c, const std::vector<i64> &sizes, i64 state, int isa) {
     s.steps = c.T, s.batch = c.B, s.hidden = state, s.input = c.m, s.reverse = c.reverse, s.isa = isa;
-    s.activation = c.activation, s.dtype = sizeof(T) == 4 ? SCORNN_FLOAT32 : SCORNN_FLOAT64;
+    s.cell = c.activation, s.dtype = sizeof(T) == 4 ? SCORNN_FLOAT32 : SCORNN_FLOAT64;
     s.batch_sizes = c.packed ? sizes.data() : nullptr;
     s.x_stride[0] = c.B * c.m, s.x_stride[1] = c.m, s.x_stride[2] = 1;
 }
@@ -411,14 +411,22 @@ void check_optional() {
 void check_refusals() {
     Problem<float> p({2, 3, 5, 1, SCORNN_COMPLEX_MODRELU, false, false}, SCORNN_ISA_BEST);
     expect(scornn_forward(&p.s, 0, 3) == SCORNN_INVALID, "odd complex", "refusals");
-    p.s.activation = 99;
+    p.s.cell = 99;
     expect(scornn_forward(&p.s, 0, 3) == SCORNN_INVALID, "activation", "refusals");
-    p.s.activation = SCORNN_RELU;
+    p.s.cell = SCORNN_RELU;
     expect(scornn_forward(&p.s, 0, 4) == SCORNN_INVALID, "rows", "refusals");
     expect(scornn_forward(&p.s, 2, 1) == SCORNN_INVALID, "empty range", "refusals");
     expect(scornn_forward(nullptr, 0, 1) == SCORNN_INVALID, "no sequence", "refusals");
     expect(scornn_backward(&p.s, nullptr, 0, 1) == SCORNN_INVALID, "no gradients", "refusals");
     expect(scornn_forward(&p.s, 1, 1) == SCORNN_OK, "no rows", "refusals");
+    scornn_sequence bare{};  // no array is there
+    bare.steps = 2, bare.batch = 3, bare.hidden = 5, bare.input = 1;
+    const scornn_gradients nowhere{};
+    for (int activation = SCORNN_IDENTITY; activation <= SCORNN_GORU; ++activation) {
+        bare.cell = activation, bare.hidden = activation == SCORNN_COMPLEX_MODRELU ? 6 : 5;
+        expect(scornn_forward(&bare, 1, 1) == SCORNN_OK, "no rows, no arrays", "refusals");
+        expect(scornn_backward(&bare, &nowhere, 1, 1) == SCORNN_OK, "no rows, no arrays", "refusals");
+    }
     scornn_gradients d = p.d;
     d.V = p.dV.data(), d.y = nullptr;
     expect(scornn_backward(&p.s, &d, 0, 3) == SCORNN_INVALID, "dV without dy", "refusals");

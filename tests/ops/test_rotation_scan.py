@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from scornn.ops import backends, bank_scan
 from scornn.ops.bank import Bank
-from scornn.ops.bank_last import last_state, read_every_state
+from scornn.ops.bank_last import last_state
 
 F64 = torch.float64
 RUNGS = [name for name in ("manual", "native") if backends()[name] == "available"]
@@ -77,36 +76,6 @@ def test_last_state(T: int, B: int, m: int, n: int, signs: int, block: int, monk
     given = operands(T, B, m, n, signs, bias=n % 2 == 0)
     expected = bank_scan.every_state(*given, None, False, "naive")[1:]
     compare(gradients((last_state(*given, None, False),), given), gradients(expected, given))
-
-
-@pytest.mark.parametrize("start", ["given", "zero"])
-@pytest.mark.parametrize(("T", "B", "m", "n", "signs"), SIZES)
-def test_head_as_a_convolution(T: int, B: int, m: int, n: int, signs: int, start: str) -> None:
-    x, h0, bank, U, b = operands(T, B, m, n, signs, bias=n % 2 == 0)
-    h0 = h0 if start == "given" else torch.zeros_like(h0).detach()
-    V, c = torch.randn(3, n, dtype=F64, requires_grad=True), torch.randn(3, dtype=F64, requires_grad=True)
-    leaves = [t for t in (x, h0, bank.angle, U, b, V, c) if t is not None and t.numel() and t.requires_grad]
-
-    def checked(y: Tensor, h_n: Tensor) -> list[Tensor]:
-        torch.manual_seed(4)
-        loss = (y * torch.randn(y.shape, dtype=F64)).sum() + (h_n * torch.randn(h_n.shape, dtype=F64)).sum()
-        return [y, h_n, *torch.autograd.grad(loss, leaves)]
-
-    output, h_n = bank_scan.every_state(x, h0, bank, U, b, None, False, "naive")
-    compare(checked(*read_every_state(x, h0, bank, U, b, V, c)), checked(F.linear(output, V, c), h_n))
-
-
-def test_a_head_that_does_not_fit_is_refused() -> None:
-    """Not broadcast: V (p, n) and c (p,) for the n units of the bank."""
-    x, h0, bank, U, b = operands(5, 2, 1, 6, 0, False)
-    V, c = torch.ones(3, 6, dtype=F64), torch.ones(3, dtype=F64)
-    for wrong, message in [
-        ((U, b, V[:, :5], c), r"expected V of shape \(3, 6\), got \(3, 5\)"),
-        ((U, b, V, c[:1]), r"expected c of shape \(3,\), got \(1,\)"),
-        ((torch.ones(6, 2, dtype=F64), b, V, c), "expected U of shape"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            read_every_state(x, h0, bank, *wrong)
 
 
 @pytest.mark.parametrize("way", [*RUNGS, "last"])

@@ -8,23 +8,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from scornn.functional import full_precision, has_values, require_orthogonal, under_autocast
+from scornn.functional import full_precision, require_orthogonal
 from scornn.nn.base import OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
 from scornn.nn.checks import check_choice, check_number, check_rho, precise
 from scornn.nn.convert import convert
-from scornn.nn.layer import Head
 from scornn.nn.scornn import ScoRNN
 from scornn.ops.bank import Bank
-from scornn.ops.bank_last import last_state, read_every_state
-from scornn.ops.bank_scan import FUSED, every_state
-from scornn.ops.custom import under_transform
+from scornn.ops.bank_last import last_state
+from scornn.ops.bank_scan import every_state
 from scornn.ops.layout import States
 
 STARTS = ("uniform", "spaced", "cayley")
-RANGE = 4096
-"""How many times the first step of a sequence the norm of all of them may be, for a head to read it by a convolution,
-which rounds every output as that norm asks: in float32 by 5e-4 of the most that the first step can give."""
 
 
 @model(
@@ -164,26 +159,6 @@ class LinearMemory(OrthogonalRecurrentLayer):
         with full_precision(x):
             return every_state(x, h0, *weights, batch_sizes, reverse, self.backend)
 
-    def run_and_read(
-        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool, head: Head
-    ) -> tuple[Tensor, Tensor]:
-        plain = self.backend == "auto" and self.runs_as_described and batch_sizes is None and not reverse
-        hidden = torch.compiler.is_compiling() or under_transform() or not has_values(x)  # there is nothing to judge by
-        convolve = plain and x.dtype.itemsize >= 4 and not hidden and not under_autocast(x)
-        pays = convolve and convolution_pays(len(x), x.shape[1], x.shape[2], *reversed(head[0].shape))
-        weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
-        even = _even(x, h0, *weights[1:]) if pays else None
-        if even is None or not even.any():
-            return super().run_and_read(suffix, x, h0, batch_sizes, reverse, head)
-        if not even.all():
-            apart = even, ~even
-            parts = [self.run_and_read(suffix, x[:, some], h0[some], None, False, head) for some in apart]
-            back = torch.cat([some.nonzero().squeeze(1) for some in apart]).argsort()
-            y, h_n = (torch.cat(both, -2)[..., back, :] for both in zip(*parts, strict=True))
-            return y, h_n
-        with full_precision(x):
-            return read_every_state(x, h0, *weights, *head)
-
     def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
         if self.backend != "auto" or not self.runs_as_described:
             return super()._last(x, states, batch, batch_sizes)
@@ -262,53 +237,48 @@ class LinearMemory(OrthogonalRecurrentLayer):
 def schur(W: Tensor) -> tuple[Bank, Tensor]:
     """The real Schur form of an orthogonal W: a bank R and an orthogonal Q with W = Q R Qᵀ, in float64 on the CPU.
 
-    W is normal, so that its Schur form has no entries beside the blocks.
+    W is normal, so that its Schur form has no entries beside the blocks. An eigenvector of e^{iθ}, 0 < θ < π, spans
+    a plane by its real and imaginary part; what is orthogonal to all planes has the eigenvalues ±1.
     """
-    import scipy.linalg  # its import would cost every start
-
-    S, Q = (torch.from_numpy(part) for part in scipy.linalg.schur(W.detach().double().cpu().numpy(), output="real"))
-    n, k = len(S), 0
-    angles: list[float] = []
-    planes: list[int] = []
-    real: dict[int, list[int]] = {1: [], -1: []}
-    while k < n:
-        if k + 1 < n and abs(S[k + 1, k]) > n * torch.finfo(S.dtype).eps:
-            angles.append(math.atan2(float(S[k + 1, k] - S[k, k + 1]) / 2, float(S[k, k] + S[k + 1, k + 1]) / 2))
-            planes += [k, k + 1]
-            k += 2
-        else:
-            real[1 if S[k, k] > 0 else -1].append(k)
-            k += 1
-    rest = []
-    for sign, units in real.items():  # two equal signs are a plane that turns by 0 or π
+    W = W.detach().double().cpu()
+    eigenvalues, V = _eigenvectors(W)
+    V = V[:, eigenvalues.imag > 1e-13]
+    turning = 2 * V.shape[1]
+    spanning = torch.stack([V.real, V.imag], -1).flatten(-2)
+    Q = torch.linalg.qr(torch.cat([spanning, torch.eye(len(W), dtype=W.dtype, device=W.device)], 1)).Q
+    rest = Q[:, turning:]
+    signs, basis = torch.linalg.eigh(rest.mT @ (W + W.mT) @ rest / 2)
+    Q = torch.cat([Q[:, :turning], rest @ basis], 1)
+    S = Q.mT @ W @ Q
+    even, odd = range(0, turning, 2), range(1, turning, 2)
+    sin, cos = (S[odd, even] - S[even, odd]) / 2, (S[even, even] + S[odd, odd]) / 2
+    angles, order, single = torch.atan2(sin, cos).tolist(), list(range(turning)), []
+    for sign in (1, -1):  # two equal signs are a plane that turns by 0 or π
+        units = [turning + k for k in range(len(signs)) if signs[k] * sign > 0]
         pairs = len(units) // 2
         angles += [0.0 if sign > 0 else math.pi] * pairs
-        planes += units[: 2 * pairs]
-        rest += [(sign, unit) for unit in units[2 * pairs :]]
-    signs = S.new_tensor([sign for sign, _ in rest])
-    return Bank(S.new_tensor(angles), signs), Q[:, planes + [unit for _, unit in rest]]
+        order += units[: 2 * pairs]
+        single += [(sign, unit) for unit in units[2 * pairs :]]
+    found = Bank(W.new_tensor(angles), W.new_tensor([sign for sign, _ in single]))
+    return found, Q[:, order + [unit for _, unit in single]]
 
 
-@torch.no_grad()
-def _even(x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None) -> Tensor:
-    """Which sequences are finite and, from the first step that is not zero, within RANGE.
+def _eigenvectors(W: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues e^{iθ} and orthonormal eigenvectors of an orthogonal W, complex.
 
-    A step counts by what it may add to a unit, the first one with the state before it.
+    They are those of a Hermitian matrix with the eigenvalues cos(θ − α). Those of two angles are as far apart as the
+    angles times |sin(μ − α)|, where μ is their mean: so α stands in the widest gap between the means. Newton's steps
+    for a diagonal V*WV take away what rounding has mixed.
     """
-    size = x.abs() @ U.abs().amax(0) + (0 if b is None else b.abs().max())
-    size[0] += h0.abs().amax(-1)
-    first = size.gather(0, (size != 0).byte().argmax(0, keepdim=True))[0]
-    norm = torch.linalg.vector_norm(size, dim=0)
-    return (norm <= RANGE * first) & norm.isfinite()
-
-
-def convolution_pays(steps: int, batch: int, inputs: int, hidden: int, outputs: int) -> bool:
-    """Whether a head on every state costs less as a convolution than after the scan.
-
-    Nanoseconds of a training step, fitted to measurements on one core (``docs/linear.md``).
-    """
-    length = 1 << (2 * steps - 1).bit_length()
-    scan = steps * batch * hidden * (1.3 + 0.8 * (inputs > FUSED) + 0.07 * (inputs + outputs))
-    powers = steps * hidden * (3.3 + 0.9 * inputs + 0.07 * inputs * outputs)
-    transforms = length * batch * (2.3 * (inputs + outputs) + 0.8 * inputs * outputs)
-    return 8e5 + powers + transforms < scan
+    theta = torch.linalg.eigvals(W).angle()
+    means = ((theta.unsqueeze(1) + theta) / 2).remainder(math.pi).flatten().sort().values
+    gaps = torch.cat([means[1:], means[:1] + math.pi]) - means
+    alpha = means[gaps.argmax()] + gaps.max() / 2
+    symmetric, skew = (W + W.mT) / 2, (W - W.mT) / 2
+    V = torch.linalg.eigh(torch.complex(alpha.cos() * symmetric, -alpha.sin() * skew)).eigenvectors
+    for _ in range(2):
+        T = V.mH @ W.to(V.dtype) @ V
+        gap = T.diagonal() - T.diagonal().unsqueeze(-1)
+        step = torch.where(T.abs() < 0.1 * gap.abs(), T / gap, 0)
+        V = torch.linalg.qr(V + V @ step).Q
+    return (V.conj() * (W.to(V.dtype) @ V)).sum(0), V

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from scornn.functional import (
-    full_precision,
     has_values,
     inverse_scaled_cayley,
     rounding,
@@ -19,9 +18,7 @@ from scornn.nn.base import OrthogonalMatrix, OrthogonalRecurrentLayer
 from scornn.nn.catalogue import model
 from scornn.nn.cell import RecurrentCell, suffix_of
 from scornn.nn.checks import check_choice, check_integer, check_number, check_rho, check_sizes, precise
-from scornn.ops import krylov
 from scornn.ops.activations import REAL
-from scornn.ops.layout import States
 
 
 class _ScaledCayley(OrthogonalMatrix):
@@ -222,20 +219,6 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
         self.require_described(what)
         if type(self).recurrent_matrix is not ScoRNN.recurrent_matrix:
             raise TypeError(f"{what}: it makes its W in a way of its own")
-
-    def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
-        """Without an activation by doubling, where that is cheaper than the loop."""
-        free = self.backend == "auto" and not torch.compiler.is_compiling()  # it would be another graph for each T
-        plain = self.runs_as_described and free and batch_sizes is None
-        linear = plain and self.nonlinearity == "identity"
-        inputs = (self.input_size if self.num_layers == 1 else self.output_size) + self.bias
-        if not linear or not krylov.pays(len(x), batch, inputs, self.hidden_size) or x.dtype.itemsize < 4:
-            return super()._last(x, states, batch, batch_sizes)
-        x, last, top = self._below_top(x, states, batch, None)
-        for suffix, h0, reverse in top:
-            with full_precision(x):
-                last.append(krylov.last_state(x.flip(0) if reverse else x, h0, *self.operands(suffix)))
-        return (torch.stack(last),)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, {self._repr_settings()}"

@@ -1,14 +1,11 @@
-"""The last state of a bank of rotations, and a linear head on every state, without a loop over the steps.
+"""The last state of a bank of rotations without a loop over the steps.
 
 The last state is a product, h_T = Σ_k Rᵏ U x_{T−1−k} + R^T h_0, where R^T is the T-th power: rows of
 K = [R^{S−1}U … RU U] times blocks of S inputs, with the state turned by Rˢ from block to block. K has no batch in it,
-and of the states one in S is made. A head y_t = V h_t + c is a convolution of x with V Rᵏ U. Everything here is plain
-PyTorch, which autograd differentiates.
+and of the states one in S is made. Everything here is plain PyTorch, which autograd differentiates.
 """
 
 from __future__ import annotations
-
-from functools import reduce
 
 import torch
 from torch import Tensor
@@ -17,7 +14,6 @@ from scornn.functional import has_values
 from scornn.ops.bank import Bank, check
 from scornn.ops.custom import under_transform
 from scornn.ops.layout import Order, side_by_side
-from scornn.ops.rung import agree
 
 BLOCK = 1 << 21
 """Numbers in K."""
@@ -69,35 +65,6 @@ def _sum_of_powers(bank: Bank, b: Tensor, order: Order, size: int) -> Tensor:
     for _ in range(first, order.steps, size):
         total = total * bank.power(size) + block
     return bank.real(total * turned)
-
-
-def read_every_state(
-    x: Tensor, h0: Tensor, bank: Bank, U: Tensor, b: Tensor | None, V: Tensor, c: Tensor
-) -> tuple[Tensor, Tensor]:
-    """y_t = V h_t + c of every state, and the last state, for sequences of one length ``(T, B, m)``."""
-    check(x, h0, bank, U, b, None)
-    agree(x, {"V": (V, (V.shape[0], bank.units)), "c": (c, (V.shape[0],))})
-    (T, B, m), p = x.shape, V.shape[0]
-    length = 1 << (2 * T - 1).bit_length()  # room for the convolution to end before it comes round
-    powers = bank.powers(0, T + 1)
-    kernel = _head_of_powers(bank, powers[:T], V, bank.complex(U.mT)).mT.view(p, m, T).transpose(0, 1)
-    X, K = torch.fft.rfft(x.permute(2, 1, 0), length).unsqueeze(2), torch.fft.rfft(kernel, length).unsqueeze(1)
-    spectrum = reduce(torch.add, map(torch.mul, X, K))  # input by input: all of them at once would be m times as large
-    y = torch.fft.irfft(spectrum, length)[..., :T].permute(2, 0, 1) + c
-    if b is not None:
-        y = y + _head_of_powers(bank, powers[:T].cumsum(0), V, bank.complex(b.unsqueeze(0))).unsqueeze(1)
-    if _may_be_nonzero(h0):
-        y = y + _head_of_powers(bank, powers[1:], V, bank.complex(h0)).view(T, p, B).transpose(1, 2)
-    return y, last_state(x, h0, bank, U, b, None, False)
-
-
-def _head_of_powers(bank: Bank, powers: Tensor, V: Tensor, u: Tensor) -> Tensor:
-    """V Rᵏ u for complex columns u ``(count, units)`` of the state: ``(len(powers), p · count)``."""
-    both = (bank.complex(V).conj_physical().unsqueeze(1) * u).flatten(
-        0, 1
-    )  # Re(v̄ e^{ikθ} u) is what a plane of V reads
-    weights = torch.cat([both.real, -both.imag], -1)
-    return torch.cat([powers.real, powers.imag], -1) @ weights.mT
 
 
 def _may_be_nonzero(h0: Tensor) -> bool:
