@@ -159,7 +159,9 @@ enum scornn_struct {
     SCORNN_STRUCT_TASK = 2,
     SCORNN_STRUCT_TASKS = 3,
     SCORNN_STRUCT_MAP = 4,
-    SCORNN_STRUCT_CAYLEY = 5
+    SCORNN_STRUCT_CAYLEY = 5,
+    SCORNN_STRUCT_OPERATION = 6,
+    SCORNN_STRUCT_NETWORK = 7
 };
 SCORNN_API int64_t scornn_struct_size(int32_t which);
 
@@ -188,6 +190,62 @@ struct scornn_tasks {
 
 /* Takes tasks from a struct scornn_tasks until none is left. Any number of threads may do so on the same list. */
 SCORNN_API void scornn_work(void *tasks);
+
+/* A network frame by frame. Its operations work on arrays, of which array 0 is the frame that comes in and array 1 what
+ * goes out; they are numbered, and begin with array_start or zero, at the first frame and after a reset. Weights are
+ * read by prepare alone.
+ *
+ * MULTIPLY  y = A x0 + b             A = weights[0] (n, m), b = weights[1] (n,) or NULL
+ * ACTIVATE  y = act(x0 + x1, b)      the activation `cell`, b = weights[0] by unit or NULL
+ * GATES     y from x0 = U x + b, x1 = W y, and of an LSTM x2 = c; GRU (4n,), GORU (3n,): b = weights[0], not in x0
+ * TURN      y = R y + x0             a bank of rotations: weights[0] (4, n) as W of SCORNN_BANK
+ * NORM      y = layer_norm(x0)       weights (n,) and (n,), number: epsilon
+ * GATE      y = gelu(a) sigmoid(g)   (a, g) = x0 + x1
+ * ADD       y = y + x0
+ * PICK      y[i] = x0[m i]
+ * MEAN      y = mean of x0 so far    x1: its sum, x2[0]: the count
+ * GELU      y = gelu(y)
+ * EVERY     y[0] counts; of m frames the last alone goes on and has an output */
+enum scornn_operation_kind {
+    SCORNN_MULTIPLY = 0,
+    SCORNN_ACTIVATE = 1,
+    SCORNN_GATES = 2,
+    SCORNN_TURN = 3,
+    SCORNN_NORM = 4,
+    SCORNN_GATE = 5,
+    SCORNN_ADD = 6,
+    SCORNN_PICK = 7,
+    SCORNN_MEAN = 8,
+    SCORNN_GELU = 9,
+    SCORNN_EVERY = 10
+};
+
+struct scornn_operation {
+    int32_t kind, cell;
+    int64_t n, m;
+    double number;
+    const void *weights[2];
+    int64_t x[3], y; /* numbers of arrays; -1: none */
+};
+
+struct scornn_network {
+    int32_t dtype, isa;
+    int64_t batch, arrays, operations; /* batch: sequences that run beside one another */
+    const int64_t *array_size;
+    const void *const *array_start;
+    const struct scornn_operation *operation;
+};
+
+/* The bytes that a network takes, or -1 where it is not one. With memory of so many bytes, at a multiple of 64, writes
+ * it there, ready for its first frame. A copy of these bytes is a stream of its own; there is nothing to free. */
+SCORNN_API int64_t scornn_prepare(const struct scornn_network *network, void *memory);
+
+/* Takes frames (frames, B, m) and writes outputs (outputs, B, p); returns how many outputs. No allocation, no lock, no
+ * call of the system, and where no GELU is in it, no branch on a number. */
+SCORNN_API int64_t scornn_step(void *memory, int64_t frames, const void *x, void *y);
+
+/* Begins new sequences. */
+SCORNN_API void scornn_reset(void *memory);
 
 /* Runs independent fused multiply-adds in registers and returns how many floating-point operations it did: the most
  * that one thread can reach, when timed by the caller. */

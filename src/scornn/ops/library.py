@@ -92,7 +92,30 @@ class CayleyStruct(ctypes.Structure):
     )
 
 
-STRUCTS = (SequenceStruct, GradientsStruct, Task, Tasks, MapStruct, CayleyStruct)
+class OperationStruct(ctypes.Structure):
+    """``struct scornn_operation``: one operation of a frame."""
+
+    _fields_ = (
+        *_fields(ctypes.c_int32, "kind cell"),
+        *_fields(ctypes.c_int64, "n m"),
+        ("number", ctypes.c_double),
+        ("weights", ctypes.c_void_p * 2),
+        ("x", ctypes.c_int64 * 3),
+        ("y", ctypes.c_int64),
+    )
+
+
+class NetworkStruct(ctypes.Structure):
+    """``struct scornn_network``: what a stream is prepared from."""
+
+    _fields_ = (
+        *_fields(ctypes.c_int32, "dtype isa"),
+        *_fields(ctypes.c_int64, "batch arrays operations"),
+        *_fields(ctypes.c_void_p, "array_size array_start operation"),
+    )
+
+
+STRUCTS = (SequenceStruct, GradientsStruct, Task, Tasks, MapStruct, CayleyStruct, OperationStruct, NetworkStruct)
 """In the order of ``enum scornn_struct``."""
 
 
@@ -125,6 +148,15 @@ class Library:
         for call in (self.cayley_forward, self.cayley_backward):
             call.argtypes = [ctypes.POINTER(CayleyStruct)]
             call.restype = ctypes.c_int32
+        self.prepare = library.scornn_prepare
+        self.prepare.argtypes = [ctypes.POINTER(NetworkStruct), ctypes.c_void_p]
+        self.prepare.restype = ctypes.c_int64
+        self.step = library.scornn_step
+        self.step.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
+        self.step.restype = ctypes.c_int64
+        self.reset = library.scornn_reset
+        self.reset.argtypes = [ctypes.c_void_p]
+        self.reset.restype = None
         self.peak = library.scornn_peak
         self.peak.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_int64]
         self.peak.restype = ctypes.c_double
