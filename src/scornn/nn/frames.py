@@ -69,7 +69,9 @@ class Frames:
         layer = self.network.layer if whole else self.network
         name = type(layer).__name__
         if layer.bidirectional:
-            raise TypeError(f"a bidirectional {name} has no form for single frames: its first output needs the last frame")
+            raise TypeError(
+                f"a bidirectional {name} has no form for single frames: its first output needs the last frame"
+            )
         outputs = layer.output_size
         if whole:
             outputs = [module for module in self.network.modules() if isinstance(module, nn.Linear)][-1].out_features

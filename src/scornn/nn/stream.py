@@ -53,7 +53,9 @@ class Stream:
         self.dtype = np.dtype(_DTYPES[frames.dtype])
         self.batch, self.inputs, self.outputs = batch, frames.inputs, frames.outputs
         kernel = library.load()
-        self._run: _Kernel | _Plain = _Plain(frames, batch) if isinstance(kernel, str) else _Kernel(frames, batch, kernel)
+        self._run: _Kernel | _Plain = (
+            _Plain(frames, batch) if isinstance(kernel, str) else _Kernel(frames, batch, kernel)
+        )
         self._frame = (self.inputs,) if batch == 1 else (batch, self.inputs)
 
     def __call__(self, x: Any) -> np.ndarray[Any, Any]:

@@ -66,7 +66,9 @@ def _struct(n: int, band: int, dtype: torch.dtype, **arrays: Tensor) -> library.
 def _forward(v: Tensor, D: Tensor, band: int) -> tuple[Tensor, Tensor]:
     n = D.shape[0]
     if v.dtype != D.dtype or v.dtype not in _DTYPE or v.shape != (n * band - band * (band + 1) // 2,):
-        raise ValueError(f"cayley: v {tuple(v.shape)} {v.dtype} and D {tuple(D.shape)} {D.dtype} do not belong together")
+        raise ValueError(
+            f"cayley: v {tuple(v.shape)} {v.dtype} and D {tuple(D.shape)} {D.dtype} do not belong together"
+        )
     v, D = native.dense(v), native.dense(D)
     W, R = v.new_empty(n, n), v.new_empty(n, n)
     status = native.loaded().cayley_forward(ctypes.byref(_struct(n, band, v.dtype, v=v, D=D, W=W, R=R)))
@@ -86,9 +88,7 @@ def _empty_results(v: Tensor, D: Tensor, band: int) -> tuple[Tensor, Tensor]:
 def _backward(grads: Any, kept: Any, arguments: Any, needs: Any) -> list[Tensor]:
     (v, D, band), (R,) = arguments, kept
     dW, R, D, dv = native.dense(grads[0]), native.dense(R), native.dense(D), torch.empty_like(v).contiguous()
-    status = native.loaded().cayley_backward(
-        ctypes.byref(_struct(D.shape[0], band, v.dtype, D=D, R=R, dW=dW, dv=dv))
-    )
+    status = native.loaded().cayley_backward(ctypes.byref(_struct(D.shape[0], band, v.dtype, D=D, R=R, dW=dW, dv=dv)))
     if status:
         raise RuntimeError(f"the native kernel failed: {library.STATUS[status]}")
     return [dv]
