@@ -54,7 +54,7 @@ def test_verify_finds_what_is_broken(capsys: pytest.CaptureFixture[str], shared_
     code, out, err = run(capsys, "verify", "--data", str(tmp_path))
     assert code == 3
     assert "MNIST          BROKEN: " in out
-    assert "t10k-labels-idx1-ubyte.gz: found magic" in out
+    assert "t10k-labels-idx1-ubyte.gz: found a file of" in out
     assert "TIMIT          BROKEN: 3 of 3 files cannot be used" in out
     assert err.splitlines()[-1] == "scornn: broken: MNIST, TIMIT; see above"
 

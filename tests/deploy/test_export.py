@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
+import resource
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -37,60 +37,46 @@ def test_the_command_writes_a_file_that_was_checked(
         assert said in card
 
 
-def test_the_network_is_written_as_it_is_and_left_as_it_was(run: Path, tmp_path: Path) -> None:
-    network, x = scornn.load(run).train(), torch.randn(5, 2, 10)
+def test_a_network_that_was_trained_further_is_written_as_it_is(run: Path, tmp_path: Path) -> None:
+    """Without the figures of its run, also when it is written again; and it is left as it was."""
+    network, x = scornn.load(run, weights="average", best=True).train(), torch.randn(5, 2, 10)
     with torch.no_grad():
         network.layer.skew_hh_l0.add_(0.3)
     scornn.program.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
     assert network.training
     assert torch.equal(scornn.load(tmp_path / "a.safetensors")(x), network(x))
-
-
-@pytest.mark.parametrize("to", ["safetensors", "pt2", "onnx"])
-def test_a_network_that_was_trained_further_has_none_of_its_run_s_figures(to: str, run: Path, tmp_path: Path) -> None:
-    network = scornn.load(run, weights="average", best=True)
-    with torch.no_grad():
-        network.layer.skew_hh_l0.add_(0.3)
-    scornn.program.deploy.export(network, tmp_path / f"a.{to}", to)
-    card = (tmp_path / f"a.{to}.md").read_text()
+    card = (tmp_path / "a.safetensors.md").read_text()
     assert f"| weights | raw, changed after step {network.stored.step} |" in card
     assert "No figures were stored with the weights." in card
-
-
-@pytest.mark.parametrize("to", ["safetensors", "pt2", "onnx"])
-def test_a_wider_network_is_no_network_of_the_run(to: str, run: Path, tmp_path: Path) -> None:
-    """Its config and its card would name another size."""
-    network = scornn.load(run)
-    wide = scornn.widen(network, network.layer.hidden_size + 3)
-    with pytest.raises(UsageError, match=r"has shape .* by the config of its run; .* --start-from RUN --hidden N"):
-        scornn.program.deploy.export(wide, tmp_path / f"a.{to}", to)
-    assert not list(tmp_path.glob("a.*"))
-
-
-def test_what_was_changed_stays_so_when_it_is_written_again(run: Path, tmp_path: Path) -> None:
-    network = scornn.load(run)
-    with torch.no_grad():
-        network.layer.skew_hh_l0.add_(0.3)
-    scornn.program.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
     scornn.program.deploy.export(tmp_path / "a.safetensors", tmp_path / "b.safetensors", "safetensors")
     assert scornn.load(tmp_path / "b.safetensors").stored.changed
 
 
+def test_a_wider_network_is_no_network_of_the_run(run: Path, tmp_path: Path) -> None:
+    """Its config and its card would name another size."""
+    network = scornn.load(run)
+    wide = scornn.widen(network, network.layer.hidden_size + 3)
+    with pytest.raises(UsageError, match=r"has shape .* by the config of its run; .* --start-from RUN --hidden N"):
+        scornn.program.deploy.export(wide, tmp_path / "a.onnx", "onnx")
+    assert not list(tmp_path.glob("a.*"))
+
+
 @pytest.mark.parametrize(
-    ("dtype", "to", "said"),
+    ("trained", "dtype", "to", "said"),
     [
-        (
-            torch.float64,
-            "safetensors",
-            "takes float32 weights, which is what scornn.load makes, but .* is torch.float",
-        ),
-        (torch.bfloat16, "pt2", "takes float32 or float64 weights, but .* is torch.bfloat16; export network.float()"),
-        (torch.float16, "onnx", "takes float32 or float64 weights, but .* is torch.float16"),
+        ("run", torch.float64, "safetensors", "takes float32 weights, but .* is torch.float64; export network.float()"),
+        ("run", torch.bfloat16, "pt2", "takes float32 or float64 weights, but .* is torch.bfloat16"),
+        ("run", torch.float16, "onnx", "takes float32 or float64 weights, but .* is torch.float16"),
+        # ONNX has an LSTM of doubles, ONNX Runtime has none.
+        ("lstm_run", torch.float64, "onnx", "takes float32 weights of an LSTM or GRU, but .* is torch.float64"),
     ],
 )
-def test_weights_that_a_file_cannot_hold(dtype: torch.dtype, to: str, said: str, run: Path, tmp_path: Path) -> None:
+def test_weights_that_a_file_cannot_hold(
+    trained: str, dtype: torch.dtype, to: str, said: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    network = scornn.load(request.getfixturevalue(trained)).to(dtype)
     with pytest.raises(UsageError, match=said):
-        scornn.program.deploy.export(scornn.load(run).to(dtype), tmp_path / f"a.{to}", to)
+        scornn.program.deploy.export(network, tmp_path / f"a.{to}", to)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -113,9 +99,8 @@ def test_the_card_has_the_figures_of_the_weights_beside_it(weights: str, run: Pa
     losses = {"raw": summary["final"]["test"]["loss"], "averaged": summary["average"]["final"]["test"]["loss"]}
     assert losses["raw"] != losses["averaged"]
     assert f"## Figures of the {weights} weights" in card
-    assert [f"| loss | test, last | {loss:.6g} |" in card for loss in losses.values()] == [
-        which == weights for which in losses
-    ]
+    for which, loss in losses.items():
+        assert (f"| loss | test, last | {loss:.6g} |" in card) is (which == weights)
 
 
 def test_the_card_of_an_earlier_checkpoint_has_no_last_figures_of_a_later_one(tmp_path: Path) -> None:
@@ -174,18 +159,6 @@ def test_a_linear_memory_with_a_bias(hidden: int, rho: int) -> None:
     for ways in (found, Frozen(network)(x, h0), Frozen(network, plain=True)(x, h0)):
         for way, wanted in zip(ways, expected, strict=True):
             assert difference(np.asarray(way), wanted) < 1e-5
-
-
-def test_an_lstm_in_float64_is_no_onnx_file(lstm_run: Path, tmp_path: Path) -> None:
-    """ONNX has an LSTM of doubles, ONNX Runtime has none."""
-    with pytest.raises(UsageError, match=r"takes float32 weights of an LSTM or GRU, but .* is torch.float64"):
-        scornn.program.deploy.export(scornn.load(lstm_run).double(), tmp_path / "a.onnx", "onnx")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_lstm_read_at_the_last_step(lstm_run: Path, tmp_path: Path) -> None:
-    assert main(["export", str(lstm_run), "--to", "onnx", "--out", str(tmp_path / "a.onnx")]) == 0
-    assert main(["export", str(lstm_run), "--to", "pt2", "--out", str(tmp_path / "a.pt2")]) == 0
 
 
 def session(network: SequenceModel) -> Any:
@@ -253,28 +226,22 @@ def test_onnx_has_standard_operators_and_names_its_opset() -> None:
     assert {p.key: p.value for p in model.metadata_props} == {"task": "mine"}
 
 
-def test_a_file_that_differs_gets_no_name(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    network = scornn.load(run)
-    other = scornn.load(run, weights="average")
-    monkeypatch.setattr(write, "_content", lambda *_: write.stored_weights.to_bytes(other.stored))
-    with pytest.raises(ScornnError, match="safetensors file differs from the network by"):
-        scornn.program.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("place", [0, -1])
-def test_a_file_that_gives_nan_gets_no_name(
-    place: int, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("found", ["other numbers", "NaN"])
+def test_a_file_that_differs_gets_no_name(
+    found: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def damaged(path: Path) -> dict[str, Tensor]:
-        found = load_file(path)
-        found[sorted(found)[place]].fill_(float("nan"))
-        return found
+        results = load_file(path)
+        results[min(results)].view(-1)[0] = float("nan")
+        return results
 
-    network = scornn.load(run)
-    monkeypatch.setattr(write, "load_file", damaged)
-    with pytest.raises(ScornnError, match="safetensors file differs from the network by nan"):
-        scornn.program.deploy.export(network, tmp_path / "a.safetensors", "safetensors")
+    other = scornn.load(run, weights="average")
+    if found == "NaN":
+        monkeypatch.setattr(write, "load_file", damaged)
+    else:
+        monkeypatch.setattr(write, "_content", lambda *_: write.stored_weights.to_bytes(other.stored))
+    with pytest.raises(ScornnError, match="safetensors file differs from the network by"):
+        scornn.program.deploy.export(run, tmp_path / "a.safetensors", "safetensors")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -323,11 +290,31 @@ def test_a_missing_package_is_named_in_a_line_that_installs_it(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_name_of_any_bytes(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "_compare", lambda network, content, kind: 0.0)
-    out = tmp_path / os.fsdecode(b"\xff.safetensors")
-    write.export(run, out, "safetensors")
-    assert "\ufffd.safetensors" in out.with_name(f"{out.name}.md").read_text()
+def test_a_card_that_cannot_be_written_leaves_no_file(run: Path, tmp_path: Path) -> None:
+    name = f"{'a' * 221}.safetensors"  # its card's temporary name is two characters too long for a directory
+    with pytest.raises(StorageError, match=r"cannot write .*\.md: File name too long"):
+        write.export(run, tmp_path / name, "safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_leaves_the_card_of_the_one_before(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = write.export(run, tmp_path / "a.safetensors", "safetensors")
+    card, limit = made.card.read_text(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    assert len(card) < made.size
+    monkeypatch.setattr(write, "_compare", lambda *_: 0.1)  # which writes a file as large to another place
+    for there in (True, False):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (made.size - 1, limit[1]))
+        try:
+            with pytest.raises(StorageError, match="File too large"):
+                write.export(run, made.path, "safetensors")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        assert [path.read_text() for path in tmp_path.glob("*.md")] == [card] * there
+        made.path.unlink(missing_ok=True)
+        made.card.unlink(missing_ok=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch's own

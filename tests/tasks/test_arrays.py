@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -222,7 +221,7 @@ def test_files_that_are_no_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         task_of(folder)
     (folder / "test_lengths.npy").unlink()
     (folder / "test_lengths.npy").mkdir()
-    with pytest.raises(DataError, match=r"test_lengths.npy is no file"):
+    with pytest.raises(DataError, match=r"test_lengths.npy: expected an array of numbers.*: .*Is a directory"):
         task_of(folder)
     (folder / "test_lengths.npy").rmdir()
     (folder / "train_x.npy").unlink()
@@ -314,29 +313,6 @@ def test_the_trials_of_a_sweep_have_one_data_set(
     assert "is of another config: data.train_x.npy is sha256 " in capsys.readouterr().err
     assert Path("s/best.json").read_text() == best
     assert main(["sweep", "report", "s", "--out", "page.html"]) == 0
-
-
-def test_files_that_change_while_they_are_mapped_are_refused(tmp_path: Path) -> None:
-    """Training on both would be silent, and a shorter file ends the process by SIGBUS."""
-    folder = write(tmp_path / "mine", train_lengths=LENGTHS, test_lengths=LENGTHS)
-    file = folder / "train_x.npy"
-    made = task_of(folder)
-    first = made.batch("train", 0, 0)
-    os.utime(file, ns=(1, 1))  # touched, but the same
-    file.with_suffix(".other").write_bytes(file.read_bytes())
-    assert torch.equal(made.batch("train", 0, 0).inputs, first.inputs)
-    for other in (X + 1, X[:1]):
-        np.save(file, other)
-        with pytest.raises(DataError, match=r"train_x.npy was changed while it was in use; expected it to stay"):
-            made.batch("train", 0, 0)
-        np.save(file, X)
-        assert torch.equal(made.batch("train", 0, 0).inputs, first.inputs)
-    for replace in (lambda: np.save(file, X + 1), lambda: None):
-        file.unlink()  # the mapping keeps what the name had
-        replace()
-        assert torch.equal(made.batch("train", 0, 0).inputs, first.inputs)
-        if not file.exists():
-            break
 
 
 def test_a_folder_is_a_problem_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

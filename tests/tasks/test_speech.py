@@ -194,10 +194,8 @@ def test_bad_files_are_listed_in_notes(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"s0/bad\.wav: found a file compressed with shorten"):
         make(tmp_path)
     task = make(tmp_path, allow_partial=True)
-    assert task.notes == (
-        f"skipped {tmp_path / 's0' / 'bad.wav'}: found a file compressed with shorten (it starts with b'ajkg'), "
-        "expected SPHERE or RIFF audio",
-    )
+    assert len(task.notes) == 1
+    assert task.notes[0].startswith(f"skipped {tmp_path / 's0' / 'bad.wav'}: found a file compressed with shorten, ")
     assert "1 skipped" in task.fingerprint()["corpus"]
 
 

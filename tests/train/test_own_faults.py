@@ -33,7 +33,11 @@ def fingerprint(returned: str) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ('    splits = ("train", "test")\n', "", r"the task first: splits = \(\); expected train and test among them"),
+        (
+            '    splits = ("train", "test")\n',
+            "",
+            "task first: splits is 'not there'; expected train and test",
+        ),
         (*fingerprint("{}['rows']"), r"the task first of .*first.py fails in fingerprint\(\): KeyError: 'rows'"),
         (*fingerprint("{'rows': (24, 8)}"), r"fingerprint\(\) is .*\(24, 8\).*; expected a dict of str by str"),
         (*fingerprint("{'rows': np.int64(40)}"), r"fingerprint\(\) is .*40.*; expected a dict of str by str"),

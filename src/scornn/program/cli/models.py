@@ -74,12 +74,12 @@ def describe(task: str | None, hidden: int | None) -> list[dict[str, Any]]:
 
 def _paper_sizes(task: str, model: str) -> list[tuple[int, dict[str, Any]]]:
     from scornn.program.paper.presets import presets
-    from scornn.program.tasks.catalogue import TASKS
+    from scornn.program.tasks.catalogue import TASKS, entry_of
     from scornn.program.train.config import build
 
     found: list[tuple[int, dict[str, Any]]] = []
     for preset in presets().values():
-        same = TASKS[task].holds(preset.config["task"]) and preset.config["model"]["name"] == model
+        same = entry_of(preset.config["task"]) is TASKS[task] and preset.config["model"]["name"] == model
         if same and not preset.beyond:
             settings = build({"threads": 1, **preset.config}).model
             counted = {key: value for key, value in settings.options.items() if key not in ("rho", "forget_bias")}

@@ -4,14 +4,12 @@
 T steps count, where not all of them do. Whole numbers in ``y`` are classes, one of a sequence (N,) or one of each step
 (N, T); floats are values, (N,) or (N, p) of a sequence, (N, T, p) of each step.
 
-Files are mapped, not read: they may be larger than the memory. What is written into one shows in the mapping, and where
-one becomes shorter the system ends who reads on: each is looked at again before it is read (:meth:`Source.check`).
+Files are mapped, not read: they may be larger than the memory.
 """
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,40 +22,12 @@ from scornn.program import durable
 SPLITS = ("train", "valid", "test")
 _NAMES = ("x", "y", "lengths")
 _CHUNK = 1 << 22
-"""Numbers that are looked at in one go."""
+"""Numbers to look at in one go."""
 _NUMBERED = "; numpy.unique(labels, return_inverse=True)[1] numbers labels of any kind"
 _LARGE_INPUT, _LARGE_TARGET = 100.0, 30.0
 """Beyond these a network is slow to learn, if it learns at all."""
 _FEW = 20
-"""Whole numbers saved as floats, if there are no more of them than this, are more likely classes than values."""
-
-
-class Source:
-    """A file that is mapped as ``array``, and the sha256 that it has as long as it is read."""
-
-    def __init__(self, file: Path) -> None:
-        self._file, self.array = file, _read(file)
-        self._status, self.sha256 = _status(file), durable.sha256_file(file)
-
-    def check(self) -> None:
-        """Refuse another content than the first. Of a file that was deleted or replaced the mapping stays."""
-        now = _status(self._file)
-        if now == self._status or now is None or self._status is None or now[:2] != self._status[:2]:
-            return
-        if now[2] != self._status[2] or durable.sha256_file(self._file) != self.sha256:
-            raise DataError(
-                f"{self._file} was changed while it was in use; expected it to stay as it was. Put it back to go on, "
-                "or give other data a folder of their own"
-            )
-        self._status = now
-
-
-def _status(file: Path) -> tuple[int, ...] | None:
-    """Which file has this name, its size and when it was written; None where there is none."""
-    with suppress(OSError):
-        found = file.stat()
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-    return None
+"""No more whole numbers than this, saved as floats, are more likely classes than values."""
 
 
 @dataclass(frozen=True)
@@ -68,38 +38,33 @@ class Part:
         x: (N, T, m), any real type.
         y: classes (N,) or (N, T), values (N, p) or (N, T, p).
         lengths: (N,) int64 from 1 to T, or None where every step counts.
-        sources: the files that these are of, by their names.
-        largest: of the numbers that count in x, by their size.
+        largest: the largest absolute number in x, padding aside.
+        labels: the classes in y, padding aside.
     """
 
     x: NDArray[Any]
     y: NDArray[Any]
     lengths: NDArray[np.int64] | None
-    sources: Mapping[str, Source]
     largest: float = 0.0
-
-    def check(self) -> None:
-        """Refuse files that have changed."""
-        for source in self.sources.values():
-            source.check()
+    labels: set[int] = field(default_factory=set)
 
     @property
     def classes(self) -> bool:
-        """Whether the targets are classes, and not values."""
+        """True if the targets are classes, not values."""
         return self.y.dtype.kind in "biu"
 
     @property
     def at_every_step(self) -> bool:
-        """Whether each step has a target, and not each sequence."""
+        """True if each step has a target, not each sequence."""
         return self.y.ndim == (2 if self.classes else 3)
 
     def counts(self, rows: slice | NDArray[np.int64], steps: int) -> NDArray[np.bool_]:
-        """(rows, steps): which steps are of their sequence, and not after its end."""
+        """(rows, steps): True before the end of each sequence."""
         ends = np.broadcast_to(self.x.shape[1], len(self.x)) if self.lengths is None else self.lengths
         return np.arange(steps) < ends[rows, np.newaxis]
 
     def targets(self) -> Iterator[NDArray[Any]]:
-        """All that count, in pieces (M,) of classes or (M, p) of values."""
+        """All targets without padding, in pieces (M,) of classes or (M, p) of values."""
         for rows in _pieces(self.y):
             y = self.y[rows]
             yield y[self.counts(rows, y.shape[1])] if self.at_every_step else y
@@ -113,25 +78,22 @@ def load(folder: Path) -> tuple[dict[str, Part], dict[str, str]]:
         for file, form, expected in zip(_files(folder, split), _forms(part), _forms(parts["train"]), strict=False):
             if form != expected:
                 raise DataError(f"{file}: found {form}, but training has {expected}; expected the same")
-    sources = {name: source for part in parts.values() for name, source in part.sources.items()}
-    return parts, {name: f"sha256 {source.sha256}" for name, source in sources.items()}
+    files = (file for split in parts for file in _files(folder, split) if file.exists())
+    return parts, {file.name: f"sha256 {durable.sha256_file(file)}" for file in files}
 
 
 def class_count(folder: Path, parts: Mapping[str, Part]) -> int:
-    """How many classes the targets of all splits have."""
-    largest, of = 0, _files(folder, "train")[1]
+    """The number of classes in the targets of all splits."""
     for split, part in parts.items():
-        for labels in part.targets():
-            if (least := int(labels.min())) < 0:
-                file = _files(folder, split)[1]
-                raise DataError(f"{file}: found the class {least}; expected classes from 0 on{_NUMBERED}")
-            if (most := int(labels.max())) > largest:
-                largest, of = most, _files(folder, split)[1]
-    targets = parts["train"].y.size
+        if (least := min(part.labels)) < 0:
+            file = _files(folder, split)[1]
+            raise DataError(f"{file}: found the class {least}; expected classes from 0 on{_NUMBERED}")
+    split = max(parts, key=lambda split: max(parts[split].labels))
+    largest, targets = max(parts[split].labels), parts["train"].y.size
     if not 1 <= largest <= targets:
         raise DataError(
-            f"{of}: found classes up to {largest} and {targets} targets in training; expected at least two classes, "
-            "numbered from 0 on. Values that are to be predicted are saved as floats"
+            f"{_files(folder, split)[1]}: found classes up to {largest} and {targets} targets in training; expected at "
+            "least two classes, numbered from 0 on. Values that are to be predicted are saved as floats"
         )
     return largest + 1
 
@@ -153,13 +115,13 @@ def doubts(folder: Path, parts: Mapping[str, Part]) -> list[str]:
 
 
 def _about_classes(folder: Path, parts: Mapping[str, Part]) -> list[str]:
-    seen = {split: set(np.unique(np.concatenate([*map(np.unique, part.targets())]))) for split, part in parts.items()}
     files = {split: _files(folder, split)[1] for split in parts}
+    train, seen = parts["train"].labels, set[int]().union(*(part.labels for part in parts.values()))
     found = []
     for split, file in files.items():
-        if new := sorted(seen[split] - seen["train"]):
+        if new := sorted(parts[split].labels - train):
             found.append(f"{file}: of {_listed(new)} there is no example in {files['train'].name}")
-    if missing := sorted({*range(int(max(map(max, seen.values()))) + 1)}.difference(*seen.values())):
+    if missing := sorted({*range(max(seen))} - seen):
         found.append(f"{files['train']}: no target is of {_listed(missing)}; classes are numbered from 0 on")
     return found
 
@@ -196,8 +158,7 @@ def _forms(part: Part) -> tuple[str, str]:
 
 def _read_part(folder: Path, split: str) -> Part:
     x_file, y_file, lengths_file = _files(folder, split)
-    sources = {file.name: Source(file) for file in (x_file, y_file)}
-    x, y = (source.array for source in sources.values())
+    x, y = _read(x_file), _read(y_file)
     x = x[:, :, np.newaxis] if x.ndim == 2 else x
     if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "biuf":
         raise DataError(
@@ -212,18 +173,16 @@ def _read_part(folder: Path, split: str) -> Part:
             f"{y_file}: found {y.dtype} of shape {y.shape}; expected classes as integers ({N},), at every step "
             f"({N}, {T}), or values as floats ({N}, p), at every step ({N}, {T}, p)" + _hint(y)
         )
-    lengths = None
-    if os.path.lexists(lengths_file):
-        sources[lengths_file.name] = source = Source(lengths_file)
-        lengths = _lengths(lengths_file, source.array, N, T)
-    part = Part(x, y, lengths, sources)
-    if y.dtype.kind == "f":
-        _largest(y_file, part, y)
+    part = Part(x, y, _lengths(lengths_file, N, T) if os.path.lexists(lengths_file) else None)
+    if part.classes:
+        labels = set[int]().union(*(np.unique(piece).tolist() for piece in part.targets()))
+        return replace(part, largest=_largest(x_file, part, x), labels=labels)
+    _largest(y_file, part, y)
     return replace(part, largest=_largest(x_file, part, x))
 
 
 def _hint(y: NDArray[Any]) -> str:
-    """What makes targets of what was given, where that can be seen."""
+    """How to make targets of what was given, where that can be seen."""
     if y.dtype.kind not in "biuf":
         return _NUMBERED
     if y.dtype.kind == "f" or y.ndim != 2:
@@ -235,8 +194,6 @@ def _hint(y: NDArray[Any]) -> str:
 
 
 def _read(file: Path) -> NDArray[Any]:
-    if file.exists() and not file.is_file():
-        raise DataError(f"{file} is no file; expected an array there, written by numpy.save")
     try:
         return np.lib.format.open_memmap(file, mode="r")  # no pickle: objects cannot be mapped
     except (FileNotFoundError, NotADirectoryError):
@@ -244,8 +201,6 @@ def _read(file: Path) -> NDArray[Any]:
             f"{file} is missing; expected x and y of train and of test there, such as train_x.npy, each written by "
             "numpy.save"
         ) from None
-    except OSError:
-        raise
     except Exception as error:  # over damaged files NumPy fails in every way
         ragged = "; sequences of different lengths are padded to one, and their lengths are saved beside them"
         instead = "; astype(int) makes classes of them, astype(float) values" if file.stem.endswith("_y") else ragged
@@ -255,7 +210,8 @@ def _read(file: Path) -> NDArray[Any]:
         ) from None
 
 
-def _lengths(file: Path, lengths: NDArray[Any], N: int, T: int) -> NDArray[np.int64]:
+def _lengths(file: Path, N: int, T: int) -> NDArray[np.int64]:
+    lengths = _read(file)
     if lengths.shape != (N,) or lengths.dtype.kind not in "iu":
         raise DataError(f"{file}: found {lengths.dtype} of shape {lengths.shape}; expected integers ({N},)")
     if lengths.min() < 1 or lengths.max() > T:
@@ -264,7 +220,7 @@ def _lengths(file: Path, lengths: NDArray[Any], N: int, T: int) -> NDArray[np.in
 
 
 def _largest(file: Path, part: Part, array: NDArray[Any]) -> float:
-    """The largest number by its size, if all are finite. What stands after the end of a sequence is not looked at."""
+    """The largest absolute number; refuses one that is not finite. Padding is not looked at."""
     largest = 0.0
     for rows in _pieces(array):
         piece = array[rows]

@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from scornn.errors import DataError
 from scornn.program.data import audio, corpora, mnist, progress
-from scornn.program.data.corpora import SPLITS, Corpus, Utterance, iban, timit
+from scornn.program.data.corpora import SPLITS, iban, timit
 from scornn.program.data.corpora.base import listed
 
 
@@ -29,25 +28,19 @@ def _verify_images(dataset: str, folder: Path) -> str:
 
 def _verify_speech(name: str, folder: Path) -> str:
     corpus = corpora.load(name, folder, allow_partial=True)
-    title = f"reading {len(corpus.utterances)} utterances of {name}"
-    with progress.bar(title, len(corpus.utterances)) as advance, ThreadPoolExecutor(2) as pool:
-        problems = []
-        for problem in pool.map(partial(_problem, corpus), corpus.utterances):
+    problems = []
+    with progress.bar(f"reading {len(corpus.utterances)} utterances of {name}", len(corpus.utterances)) as advance:
+        for utterance in corpus.utterances:
             advance(1)
-            problems += [problem] if problem else []
+            try:
+                audio.read(utterance.path, corpus.rate)
+            except DataError as error:
+                problems.append(str(error))
     if problems:
         raise DataError(f"{len(problems)} of {len(corpus.utterances)} files cannot be used: {listed(problems)}")
     counts = Counter(utterance.split for utterance in corpus.utterances)
     sizes = ", ".join(f"{counts[split]} {split}" for split in SPLITS)
     return "; ".join([f"{sizes} utterances in {folder}", *corpus.notes])
-
-
-def _problem(corpus: Corpus, utterance: Utterance) -> str | None:
-    try:
-        audio.read(utterance.path, corpus.rate)
-    except DataError as error:
-        return str(error)
-    return None
 
 
 SOURCES = {

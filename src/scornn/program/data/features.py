@@ -27,7 +27,6 @@ from scornn.program import durable
 from scornn.program.data import audio, locate, progress, stft
 from scornn.program.data.corpora.base import SPLITS, Corpus, Utterance, listed
 
-_SECONDS = (stft.WINDOW / stft.RATE, 60.0)
 _SETTINGS: dict[str, Any] = {
     "format": 1,
     "rate": stft.RATE,
@@ -37,6 +36,7 @@ _SETTINGS: dict[str, Any] = {
     "numpy": np.__version__,
     "scipy": version("scipy"),
 }
+_WORKERS = min(os.cpu_count() or 1, 8)
 _log = logging.getLogger(__name__)
 
 
@@ -70,13 +70,8 @@ class _Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def waveform(path: Path, expected_rate: int | None) -> NDArray[np.float64]:
-    """The samples of a file at 8 kHz; refuses what is too short or too long to learn from."""
-    samples, rate = audio.read(path, expected_rate)
-    if not _SECONDS[0] <= len(samples) / rate <= _SECONDS[1]:
-        raise DataError(
-            f"{path}: {len(samples) / rate:.3f} seconds of sound, expected {_SECONDS[0]} to {_SECONDS[1]:.0f}"
-        )
-    return stft.resample(samples, rate)
+    """The samples of a file at 8 kHz."""
+    return stft.resample(*audio.read(path, expected_rate))
 
 
 def load(corpus: Corpus, *, allow_partial: bool = False) -> Features:
@@ -85,18 +80,18 @@ def load(corpus: Corpus, *, allow_partial: bool = False) -> Features:
     A file that cannot be used is an error that lists it, or, with ``allow_partial``, a skip that is listed;
     so is a split left without utterances.
     """
-    with ThreadPoolExecutor(_workers()) as pool:
+    with ThreadPoolExecutor(_WORKERS) as pool:
         hashes = list(pool.map(_sha256, corpus.utterances))
     identity = [[u.id, u.split, sha256] for u, sha256 in zip(corpus.utterances, hashes, strict=True)]
     files = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
     key = hashlib.sha256(json.dumps([_SETTINGS, corpus.rate, files]).encode()).hexdigest()
     cache = locate.cache_directory() / "features" / f"{corpus.name}-{key[:32]}.safetensors"
-    frames, manifest = _cached(cache, len(corpus.utterances)) or _extract(corpus, cache)
+    frames, manifest = _cached(cache) or _extract(corpus, cache)
 
-    kept = [u for u, reason in zip(corpus.utterances, manifest.refused, strict=True) if reason is None]
-    paths = zip(corpus.utterances, manifest.refused, strict=True)
-    skipped = tuple(f"{u.path}: {reason}" for u, reason in paths if reason is not None)
-    _judge(corpus, kept, skipped, allow_partial)
+    judged = list(zip(corpus.utterances, manifest.refused, strict=True))
+    kept = [u for u, reason in judged if reason is None]
+    skipped = tuple(f"{u.path}: {reason}" for u, reason in judged if reason is not None)
+    _check_left(corpus, kept, skipped, allow_partial)
     starts = np.cumsum([0, *(length for length in manifest.lengths if length)], dtype=np.int64)
     fingerprint = {
         "corpus": f"{corpus.name}: {len(kept)} utterances, {len(frames)} frames, {len(skipped)} skipped",
@@ -107,20 +102,14 @@ def load(corpus: Corpus, *, allow_partial: bool = False) -> Features:
     return Features(frames, starts, tuple(kept), skipped, fingerprint)
 
 
-def _workers() -> int:
-    return min(os.cpu_count() or 1, 8)
-
-
 def _sha256(utterance: Utterance) -> str:
-    if utterance.path.exists() and not utterance.path.is_file():  # to open a pipe would wait for its writer
-        raise DataError(f"{utterance.path}: a device or a pipe; expected a sound file")
     try:
         return durable.sha256_file(utterance.path)
     except OSError as error:
         raise DataError(f"{utterance.path}: cannot be read: {error.strerror}") from error
 
 
-def _judge(corpus: Corpus, kept: list[Utterance], skipped: tuple[str, ...], allow_partial: bool) -> None:
+def _check_left(corpus: Corpus, kept: list[Utterance], skipped: tuple[str, ...], allow_partial: bool) -> None:
     if skipped and not allow_partial:
         raise DataError(
             f"{len(skipped)} of {len(corpus.utterances)} files of {corpus.name} cannot be used: {listed(skipped)}. "
@@ -143,7 +132,7 @@ def _extract(corpus: Corpus, cache: Path) -> tuple[NDArray[np.float32], _Manifes
 
     results = []
     title = f"features of {len(corpus.utterances)} utterances"
-    with progress.bar(title, len(corpus.utterances)) as advance, ThreadPoolExecutor(_workers()) as pool:
+    with progress.bar(title, len(corpus.utterances)) as advance, ThreadPoolExecutor(_WORKERS) as pool:
         for result in pool.map(one, corpus.utterances):
             results.append(result)
             advance(1)
@@ -162,20 +151,16 @@ def _extract(corpus: Corpus, cache: Path) -> tuple[NDArray[np.float32], _Manifes
     return frames, manifest
 
 
-def _cached(cache: Path, utterances: int) -> tuple[NDArray[np.float32], _Manifest] | None:
-    """The cached frames if they are there, whole, and what the manifest says."""
+def _cached(cache: Path) -> tuple[NDArray[np.float32], _Manifest] | None:
+    """The cached frames if they are there and whole."""
     try:
         manifest = msgspec.json.decode(cache.with_suffix(".json").read_bytes(), type=_Manifest)
         content = cache.read_bytes()
         if hashlib.sha256(content).hexdigest() != manifest.sha256:
             raise ValueError("its sha256 is not the manifest's")
-        frames = safetensors.numpy.load(content)["frames"]
+        return safetensors.numpy.load(content)["frames"], manifest
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, msgspec.MsgspecError, safetensors.SafetensorError) as error:
         _log.warning("%s is computed again: %s", cache, error)
         return None
-    consistent = len(manifest.lengths) == len(manifest.refused) == utterances
-    if not consistent or frames.shape != (sum(manifest.lengths), stft.BINS):
-        return None
-    return frames, manifest

@@ -37,3 +37,20 @@ def folders(data: Path | None, below: tuple[str, ...], elsewhere: tuple[str, ...
     """The folders that exist: of each root those ``below`` it, then itself; then those ``elsewhere``."""
     candidates = [root / name for root in roots(data) for name in (*below, ".")]
     return [path for path in (*candidates, *map(Path, elsewhere)) if path.is_dir()]
+
+
+_OTHERS = {
+    b"version https://git-lfs": "a git-lfs pointer (run `git lfs pull` where it came from)",
+    b"<": "an HTML or XML page (an error page saved under this name?)",
+    b"PK": "a zip archive",
+    b"\x1f\x8b": "a gzip file",
+    b"ajkg": "a file compressed with shorten",
+}
+
+
+def described(content: bytes) -> str:
+    """What stands in the place of a data file, by how it starts."""
+    text = content[:64].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not content:
+        return "an empty file"
+    return next((what for start, what in _OTHERS.items() if text.startswith(start)), f"a file of {content[:8]!r} …")

@@ -1,11 +1,13 @@
 """MNIST and Fashion-MNIST: found on disk or downloaded, and known by the sha256 of their content."""
 
+import gzip
 import hashlib
 import http.client
 import io
+import math
 import os
-import urllib.error
 import urllib.request
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 
 from scornn.errors import DataError
 from scornn.program import durable
-from scornn.program.data import idx, locate, progress
+from scornn.program.data import locate, progress
 
 _LARGEST_DOWNLOAD = 64 << 20
 _TIMEOUT = 30
@@ -121,42 +123,44 @@ def load(dataset: str, data: Path | None = None) -> Images:
 
 def find(source: Source, data: Path | None) -> Path | None:
     """The first folder that holds any of the files."""
-    for folder in locate.folders(data, source.below, source.elsewhere):
-        if any(_variant(folder, file) for file in source.files):
-            return folder
-    return None
+    folders = locate.folders(data, source.below, source.elsewhere)
+    return next((folder for folder in folders if any(_variant(folder, file) for file in source.files)), None)
 
 
 def _variant(folder: Path, file: File) -> Path | None:
     dotted = file.name.replace("-idx", ".idx")
-    for name in (file.name + ".gz", file.name, dotted + ".gz", dotted):
-        if (folder / name).is_file():
-            return folder / name
-    return None
+    names = (f"{file.name}.gz", file.name, f"{dotted}.gz", dotted)
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def _read(source: Source, file: File, path: Path) -> NDArray[np.uint8]:
     try:
-        array = idx.read(path, len(file.shape))
-        _check(source, file, array, str(path))
-    except DataError as error:
-        raise DataError(f"{error}. To get the right one, remove it and {_where(source, path.parent)}") from error
-    return array
+        return parse(source, file, path.read_bytes(), str(path))
+    except (OSError, DataError) as error:
+        problem = f"{path}: cannot be read: {error.strerror}" if isinstance(error, OSError) else error
+        raise DataError(f"{problem}. To get the right one, remove it and {_where(source, path.parent)}") from error
 
 
-def _check(source: Source, file: File, array: NDArray[np.uint8], name: str) -> None:
-    if array.shape != file.shape:
-        raise DataError(f"{name}: found an array of shape {array.shape}, expected {file.shape}")
-    if array.ndim == 1 and array.max() > 9:
-        raise DataError(f"{name}: found the label {array.max()}, expected labels 0 to 9")
-    header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, dtype=">u4").tobytes()
-    sha256 = hashlib.sha256(header + array.tobytes()).hexdigest()
+def parse(source: Source, file: File, content: bytes, name: str) -> NDArray[np.uint8]:
+    """The array of an idx file, plain or gzipped, whose content has the known sha256; errors call it ``name``.
+
+    The format: a big-endian magic and sizes, then unsigned bytes.
+    """
+    header = 4 + 4 * len(file.shape)
+    if content.startswith(b"\x1f\x8b"):
+        try:
+            content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(header + math.prod(file.shape) + 1)
+        except (EOFError, OSError, zlib.error) as error:
+            raise DataError(f"{name}: truncated or damaged gzip: {error}") from error
+    sha256 = hashlib.sha256(content).hexdigest()
     if sha256 == file.sha256:
-        return
+        return np.frombuffer(content, np.uint8, offset=header).reshape(file.shape)
+    found = locate.described(content)
     for other in SOURCES.values():
         if any(sha256 == known.sha256 for known in other.files):
-            raise DataError(f"{name}: found a file of {other.name}, expected {file.name} of {source.name}")
-    raise DataError(f"{name}: its content has sha256 {sha256}, expected {file.sha256} ({source.name})")
+            found = f"a file of {other.name}"
+    expected = f"{file.name} of {source.name}"
+    raise DataError(f"{name}: found {found}, expected {expected}; its sha256 is {sha256}, not {file.sha256}")
 
 
 def _where(source: Source, folder: Path) -> str:
@@ -175,25 +179,22 @@ def _absent(source: Source, missing: list[File], reason: str, folder: Path) -> s
 def _download(source: Source, file: File, folder: Path) -> Path:
     """Fetch one file from the first mirror that gives the right content; it gets its name only then."""
     refused = []
+    path = folder / f"{file.name}.gz"
     offline = os.environ.get("SCORNN_OFFLINE", "") not in ("", "0")
     for mirror in () if offline else source.mirrors:
-        url = f"{mirror}{file.name}.gz"
+        url = f"{mirror}{path.name}"
         try:
             content = _fetch(url)
-            _check(source, file, idx.parse(io.BytesIO(content), len(file.shape), url), url)
-        except (OSError, http.client.HTTPException) as error:
-            refused.append(f"{url}: {error.reason if type(error) is urllib.error.URLError else error}")
-        except DataError as error:
-            refused.append(str(error))
+            parse(source, file, content, url)
+        except (OSError, http.client.HTTPException, DataError) as error:
+            refused.append(str(error) if isinstance(error, DataError) else f"{url}: {error}")
         else:
             durable.make_directory(folder)
-            durable.write_bytes(folder / f"{file.name}.gz", content)
-            return folder / f"{file.name}.gz"
-    reason = "no folder has it, and " + (
-        f"no mirror gave it ({'; '.join(refused)})" if refused else "SCORNN_OFFLINE forbids the download"
-    )
+            durable.write_bytes(path, content)
+            return path
+    why = "SCORNN_OFFLINE forbids the download" if offline else f"no mirror gave it ({'; '.join(refused)})"
     missing = [other for other in source.files if _variant(folder, other) is None]
-    raise DataError(_absent(source, missing, reason, folder))
+    raise DataError(_absent(source, missing, f"no folder has it, and {why}", folder))
 
 
 def _fetch(url: str) -> bytes:
@@ -201,9 +202,7 @@ def _fetch(url: str) -> bytes:
         length = int(response.headers.get("Content-Length") or 0)
         content = io.BytesIO()
         with progress.bar(f"downloading {url}", length or None, bytes=True) as advance:
-            while block := response.read(1 << 16):
+            while content.tell() <= _LARGEST_DOWNLOAD and (block := response.read(1 << 16)):
                 content.write(block)
                 advance(len(block))
-                if content.tell() > _LARGEST_DOWNLOAD:
-                    raise DataError(f"{url}: sends more than {_LARGEST_DOWNLOAD} bytes; not the right file")
         return content.getvalue()

@@ -65,9 +65,8 @@ def _safetensors(file: str, kind: str, plugins: Sequence[str]) -> Runner:
     network = scornn.load(file, plugins=plugins)
 
     def run(given: dict[str, Any]) -> list[Any]:
-        x, *state = _tensors(given)
         with torch.no_grad():
-            return [output.numpy() for output in (network.frozen()(x, *state) if state else [network(x)])]
+            return [network(*_tensors(given)).numpy()]
 
     return run
 

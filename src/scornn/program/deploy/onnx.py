@@ -67,12 +67,8 @@ def build(frozen: Frozen, about: dict[str, str]) -> bytes:
         ends = (graph.constant(f"{name}_{end}", np.array([n])) for end, n in (("first", count), ("last", size)))
         first, last = ends
         whole = graph.add("Expand", f"{name}0", graph.add("Concat", first, shape, last, axis=0))
-        parts = [f"{name}0_{index}" for index in range(count)]
-        if count == 1:
-            graph.named(whole, parts[0])
-        else:
-            graph.nodes.append(helper.make_node("Split", [whole], parts, axis=0, num_outputs=count))
-        states.append(parts)
+        parts = graph.add("Split", whole, outputs=count, axis=0, num_outputs=count)
+        states.append([parts] if count == 1 else parts)
     y, last_states = _layers(graph, frozen, states)
     outputs = [_output(graph, y, "y", kind, frozen)]
     for name, parts, default in zip(frozen.state_names, last_states, initial, strict=True):

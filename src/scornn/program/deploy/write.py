@@ -91,49 +91,50 @@ def export(
     error = _compare(made, content, f"{to}-plain" if plain else to)
     pt2 = "torch" if plain else "torch and `import scornn.ops`"
     needs = {"safetensors": "scornn", "pt2": pt2, "onnx": "onnxruntime"}[to]
-    shown = os.fsencode(out.name).decode(errors="replace")  # a name may be bytes of no encoding, a card may not
-    text, beside = card.text(made, shown, needs, error), _card_of(out)
-    durable.write_bytes(out, content)
-    durable.write_text(beside, text)
+    beside = out.with_name(f"{out.name}.md")
+    _write_both(beside, card.text(made, out.name, needs, error).encode(), out, content)
     return Exported(out, beside, len(content), error, needs)
 
 
-def _card_of(out: Path) -> Path:
-    return out.with_name(f"{out.name}.md")
-
-
-def check_card_place(path: Path, instead: str) -> None:
-    """Refuse to write a card where something else stands; ``instead`` is what to choose."""
-    with durable.storage_errors(path):
-        if path.is_file() and not path.read_bytes().startswith(card.BEGIN.encode()):
-            raise UsageError(f"{path} is no model card and would be replaced by one; choose {instead}")
+def _write_both(beside: Path, text: bytes, out: Path, content: bytes) -> None:
+    """Write the card, then the file; where the file cannot be written, the card is again as it was."""
+    before = beside.read_bytes() if beside.exists() else None
+    durable.write_bytes(beside, text)
+    try:
+        durable.write_bytes(out, content)
+    except BaseException:
+        if before is None:
+            beside.unlink()
+        else:
+            durable.write_bytes(beside, before)
+        raise
 
 
 def _check_place(out: Path, to: Format) -> None:
-    """Refuse, before the work, a place that cannot be written to, or where something else stands."""
+    """Refuse, before the work, a name that is no file's, and to replace what is no export."""
+    beside = out.with_name(f"{out.name}.md")
     if out.suffix in ("", ".md"):
         raise UsageError(f"{out}: expected the name of a file, such as model.onnx; its card gets .md")
-    check_card_place(_card_of(out), f"another name than {out}")
+    with durable.storage_errors(beside):
+        if beside.is_file() and not beside.read_bytes().startswith(card.BEGIN.encode()):
+            raise UsageError(f"{beside} is no model card and would be replaced by one; choose another name than {out}")
     if out.is_file() and out.suffix != f".{to}":
         raise UsageError(f"{out} is there already and is not called .{to}: it would be replaced; choose another name")
     with durable.storage_errors(out):
-        if out.is_dir():
-            raise IsADirectoryError(21, "Is a directory")
         if not out.parent.is_dir():
             raise FileNotFoundError(2, "No such file or directory")
-        if not os.access(out.parent, os.W_OK):
-            raise PermissionError(13, "Permission denied")
 
 
 def _check_numbers(network: Network, to: Format) -> None:
-    """Refuse weights of a type that the file, or what reads it, has not."""
+    """Refuse weights of a type that the file, or the program that reads it, does not have."""
     single = to == "safetensors" or (to == "onnx" and network.layer.kind in ("lstm", "gru"))
     taken = (torch.float32,) if single else (torch.float32, torch.float64)
-    other = next((f"{name} is {p.dtype}" for name, p in network.named_parameters() if p.dtype not in taken), None)
-    if other:
-        why = {"safetensors": ", which is what scornn.load makes", "onnx": " of an LSTM or GRU"}[to] if single else ""
-        expected = " or ".join(str(dtype).removeprefix("torch.") for dtype in taken)
-        raise UsageError(f"a {to} file takes {expected} weights{why}, but {other}; export network.float()")
+    for name, parameter in network.named_parameters():
+        if parameter.dtype not in taken:
+            expected = " or ".join(str(dtype).removeprefix("torch.") for dtype in taken)
+            of = " of an LSTM or GRU" if single and to == "onnx" else ""
+            found = f"{name} is {parameter.dtype}"
+            raise UsageError(f"a {to} file takes {expected} weights{of}, but {found}; export network.float()")
 
 
 def _as_it_is_now(network: Network) -> stored_weights.Stored:
@@ -207,31 +208,24 @@ def _compare(network: Network, content: bytes, kind: str) -> float:
 def _cases(network: Network, kind: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Inputs of every case, and what the network makes of them: of its frozen form, the state too.
 
-    Weights alone are those of the network itself, which is run where it has no frozen form.
+    A safetensors file is the network itself, with or without a frozen form.
     """
     random = torch.Generator().manual_seed(5544)
     cases: dict[str, Tensor] = {}
     expected: dict[str, Tensor] = {}
-    frozen: Frozen | None = None
-    try:
-        frozen = network.frozen()
-    except UsageError:
-        if kind != "safetensors":
-            raise
+    layer, frozen = network.layer, None if kind == "safetensors" else network.frozen()
     for T, B in CHECKED:
+        case = f"T{T}B{B}"
+        cases[f"{case}.x"] = x = torch.randn(T * layer.stride, B, layer.input_size, generator=random).to(layer.like)
         if frozen is None:
-            layer = network.layer
-            x = torch.randn(T * layer.stride, B, layer.input_size, generator=random, dtype=layer.like.dtype)
-            cases[f"T{T}B{B}.x"], expected[f"T{T}B{B}.0"] = x, network(x)
+            expected[f"{case}.0"] = network(x)
             continue
-        case, own = f"T{T}B{B}", frozen.initial_state(B)
-        x = torch.randn(T, B, frozen.input_size, generator=random, dtype=own[0].dtype)
-        # The first steps from the network's own state, which is how its own forward begins.
-        near = (s + 0.1 * torch.randn(s.shape, generator=random, dtype=s.dtype) for s in own)
-        start = own if CHECKED[-1] == (T, B) else tuple(near)
+        start = own = frozen.initial_state(B)
+        if CHECKED[-1] != (T, B):  # the last begins with the network's own state, as its own forward does
+            start = tuple(s + 0.1 * torch.randn(s.shape, generator=random).to(s) for s in own)
         results = list(frozen(x, *start))
         if start is own:
             results[0] = network(x)
-        cases |= {f"{case}.x": x} | {f"{case}.{n}0": s for n, s in zip(frozen.state_names, start, strict=True)}
+        cases |= {f"{case}.{n}0": s for n, s in zip(frozen.state_names, start, strict=True)}
         expected |= {f"{case}.{number}": result for number, result in enumerate(results)}
     return cases, expected

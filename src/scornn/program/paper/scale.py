@@ -96,7 +96,7 @@ def smoke(task: Table) -> Table:
     """What is smaller than in the paper."""
     entry = entry_of(task)
     return {
-        "task": entry.small(task) if entry else {},
+        "task": dict(entry.smoke) if entry else {},
         "model": {"hidden": _SMOKE_HIDDEN},
         "steps": SMOKE_STEPS,
         "eval_every": SMOKE_STEPS // 2,

@@ -37,8 +37,7 @@ class AddingConfig(TaskConfig, frozen=True, kw_only=True, tag="adding"):
     "adding",
     AddingConfig,
     label="adding",
-    smoke={"train_size": 16, "test_size": 4, "batch": 4},
-    shorten=15,
+    smoke={"length": 20, "train_size": 16, "test_size": 4, "batch": 4},
 )
 class Adding(Task):
     """The adding problem of one length; pairs are drawn by row number and never stored."""

@@ -1,7 +1,4 @@
-"""The tasks by name. Each entry is made where its task is: a class with the decorator :func:`task`.
-
-Nothing else keeps a list of them: the command line, configs, reports and the paper's presets read this one.
-"""
+"""The tasks by name, each entered where it is defined, by the decorator :func:`task`. Nobody else keeps a list."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -29,8 +26,7 @@ class Entry:
         label: in tables and plots.
         settings: those that the name implies, for two names may share a config.
         defaults: of a run for which the paper has no setting: state size, learning rates, length.
-        smoke: sizes at which a few steps take no time.
-        shorten: divides the length T there.
+        smoke: settings with which a few steps take no time.
         overhead: the largest share of a step that may be spent around the recurrence, for ``scornn bench``.
         by_folder: whether each folder of data is a problem of its own.
     """
@@ -42,7 +38,6 @@ class Entry:
     settings: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     smoke: Mapping[str, Any] = field(default_factory=dict)
-    shorten: int = 1
     overhead: float | None = None
     by_folder: bool = False
 
@@ -55,39 +50,15 @@ class Entry:
         """The task table that the name stands for."""
         return {"name": self.tag, **self.settings}
 
-    def holds(self, table: Mapping[str, Any]) -> bool:
-        """Whether a task table is of this entry; what it leaves out is as the config's defaults are."""
-        return table.get("name") == self.tag and all(
-            table.get(key, self._default(key)) == value for key, value in self.settings.items()
-        )
-
-    def _default(self, key: str) -> Any:
-        """Of a setting that a table leaves out; None where the config asks for it."""
-        found = next((f for f in msgspec.structs.fields(self.config) if f.name == key), None)
-        if found is None or (found.default is msgspec.NODEFAULT and found.default_factory is msgspec.NODEFAULT):
-            return None
-        return found.default if found.default is not msgspec.NODEFAULT else found.default_factory()
-
-    def small(self, table: Mapping[str, Any]) -> dict[str, Any]:
-        """The changes that make a task table small."""
-        sizes = dict(self.smoke)
-        if self.shorten > 1:
-            sizes["length"] = (table.get("length") or self._default("length") or 0) // self.shorten
-        return sizes
-
 
 TASKS: dict[str, Entry] = {}
-"""Every task that was defined so far, by its name on the command line, in the order of definition."""
+"""Every task by its name on the command line, in the order of definition."""
 
 
 def task(name: str, config: type[TaskConfig], *, label: str = "", **facts: Any) -> Callable[[Kind], Kind]:
-    """Enter a class into the catalogue: it is called with its config, a seed and the folder of ``--data`` or None.
+    """Enter a class into the catalogue, with the fields of :class:`Entry`.
 
-    Args:
-        name: on the command line.
-        config: the struct of its settings.
-        label: in tables and plots.
-        facts: the other fields of :class:`Entry`.
+    It is called with its config, a seed and the folder of ``--data`` or None.
     """
 
     def enter(kind: Kind) -> Kind:
@@ -105,8 +76,14 @@ def task(name: str, config: type[TaskConfig], *, label: str = "", **facts: Any) 
 
 
 def entry_of(table: Mapping[str, Any]) -> Entry | None:
-    """The entry of a task table, or None for a task that is not in the catalogue."""
-    return next((entry for entry in TASKS.values() if entry.holds(table)), None)
+    """The entry of a task table, or None for a task that is not in the catalogue.
+
+    Of several entries with one tag, the first is that of a table without their settings.
+    """
+    for entry in TASKS.values():
+        if entry.tag == table.get("name") and all(table.get(k, value) == value for k, value in entry.settings.items()):
+            return entry
+    return None
 
 
 def name_of(settings: TaskConfig | Mapping[str, Any]) -> str:
@@ -123,7 +100,7 @@ def name_of(settings: TaskConfig | Mapping[str, Any]) -> str:
 
 
 def label_and_about(table: Mapping[str, Any]) -> tuple[str, str]:
-    """What tables call a task, and what a reader must know of it; one that is not known here is called by its name.
+    """The label of a task and its text for readers; an unknown task has its name for a label.
 
     Example:
         >>> label_and_about({"name": "mnist", "permuted": True})[0], label_and_about({"name": "mine"})
@@ -145,8 +122,8 @@ def make(config: TaskConfig, seed: int, data: Path | None = None) -> Task:
     """The task that a configuration describes.
 
     Args:
-        config: one of the task configurations; its ranges are checked again here, for structs built in code.
-        seed: of all that is drawn: the generated data and the order of the training samples.
+        config: one of the task configurations; its ranges are checked again, for structs built in code.
+        seed: of the generated data and the order of the training samples.
         data: the folder to look in first for files; see :mod:`scornn.program.data.locate`.
     """
     table = msgspec.to_builtins(config)
@@ -167,7 +144,7 @@ def make(config: TaskConfig, seed: int, data: Path | None = None) -> Task:
 
 @contextmanager
 def faults_told(kind: type, name: str, what: str, noun: str = "task") -> Iterator[None]:
-    """Tell a fault of a task or a model of someone else's in a sentence; one in a class of this program is a bug."""
+    """Turn an error in a user's task or model into one sentence; an error in a class of this program is a bug."""
     try:
         yield
     except (ScornnError, OSError, MemoryError):
@@ -181,7 +158,7 @@ def faults_told(kind: type, name: str, what: str, noun: str = "task") -> Iterato
 
 
 def foreign_file(kind: type) -> str | None:
-    """The file of a class of someone else's, whose faults are not this program's; None for its own."""
+    """Source file of a user-defined class; None for a class of this package."""
     if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return None
     return getattr(sys.modules.get(kind.__module__), "__file__", None) or kind.__module__

@@ -1,9 +1,10 @@
-"""What every task promises, looked at before a run is made and in each batch: one that breaks it is refused."""
+"""What every task promises, checked before a run is made and in each batch."""
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,6 @@ from scornn.nn.model import checked_lengths
 from scornn.program.tasks.base import Batch, Task
 from scornn.program.tasks.catalogue import faults_told
 
-_CHOICES = {"read": ("all", "last"), "goal": ("max", "min")}
 _TAKEN = ("step", "epoch", "split", "weights", "orthogonality", "seconds")
 """What a line of ``metrics.jsonl`` says beside the metrics."""
 _DIGEST = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{56}\b")
@@ -21,28 +21,36 @@ _MANY = 1 << 24
 """Outputs from which the loss of one sample is enough."""
 
 
+def _size(found: Any) -> bool:
+    return isinstance(found, int) and found >= 1
+
+
+_MEMBERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "input_size": ("an int from 1 on", _size),
+    "output_size": ("an int from 1 on", _size),
+    "read": ("all or last", lambda found: found in ("all", "last")),
+    "goal": ("max or min", lambda found: found in ("max", "min")),
+    "splits": ("train and test among them", lambda found: {"train", "test"} <= set(found)),
+    "baseline": (
+        "a finite float, or None",
+        lambda found: found is None or (isinstance(found, int | float) and math.isfinite(found)),
+    ),
+}
+"""What is expected of a task's members: in words, and as a test."""
+
+
 def check(task: Task) -> None:
     """Refuse a task that is not what :class:`Task` says: its members, and the first batch of each split."""
-    for member, choices in _CHOICES.items():
-        if (found := getattr(task, member, None)) not in choices:
-            raise UsageError(f"the task {task.name}: {member} = {found!r}; expected one of {', '.join(choices)}")
-    for member in ("input_size", "output_size"):
-        if type(found := getattr(task, member, None)) is not int or found < 1:
-            raise UsageError(f"the task {task.name}: {member} is {_typed(found)}; expected an int from 1 on")
-    if not isinstance(task.in_words, str):
-        raise UsageError(f"the task {task.name}: in_words is {_typed(task.in_words)}; expected a str")
-    if not isinstance(task.about, str):
-        raise UsageError(f"the task {task.name}: about is {_typed(task.about)}; expected a str")
-    if not isinstance(task.doubts, list | tuple) or not all(isinstance(doubt, str) for doubt in task.doubts):
-        raise UsageError(f"the task {task.name}: doubts is {_typed(task.doubts)}; expected a list of str")
-    baseline = getattr(task, "baseline", "not there")
-    if baseline is not None and (not isinstance(baseline, int | float) or not math.isfinite(baseline)):
-        raise UsageError(f"the task {task.name}: baseline is {_typed(baseline)}; expected a finite float, or None")
-    if not {"train", "test"} <= set(splits := getattr(task, "splits", ())):
-        raise UsageError(f"the task {task.name}: splits = {splits!r}; expected train and test among them")
+    for member, (expected, fits) in _MEMBERS.items():
+        _expect(fits(found := getattr(task, member, "not there")), task, member, found, expected)
     for split in task.splits:
         with faults_told(type(task), task.name, f"fails on its first batch of {split}"):
             _check_split(task, split)
+
+
+def _expect(holds: bool, task: Task, what: str, found: object, expected: str) -> None:
+    if not holds:
+        raise UsageError(f"the task {task.name}: {what} is {found!r}; expected {expected}")
 
 
 def fingerprint(task: Task) -> dict[str, str]:
@@ -69,23 +77,27 @@ def shortened(text: str) -> str:
     return _DIGEST.sub(r"\1…", text)
 
 
-def _typed(found: object) -> str:
-    return f"{found!r}, {type(found).__name__}"
-
-
 def take(task: Task, split: str, epoch: int, step: int) -> Batch:
     """A batch of a task, of the form that was promised."""
     where = f"batch {step + 1} of {split}"
     with faults_told(type(task), task.name, f"fails on {where}"):
         batch = task.batch(split, epoch, step)
-        _check_batch(task, where, batch)
+        inputs, targets, m = batch.inputs, batch.targets, task.input_size
+        fits = inputs.dtype == torch.float32 and inputs.dim() == 3 and inputs.shape[2] == m
+        found: Any = (type(inputs), inputs.dtype, *inputs.shape)
+        _expect(fits, task, f"inputs of {where}", found, f"a Tensor of torch.float32 (T, B, {m})")
+        fits = targets.shape[:1] == inputs.shape[1:2] or targets.shape[:2] == inputs.shape[:2]
+        found = tuple(targets.shape)
+        _expect(fits, task, f"targets of {where}", found, f"(B, …) or (T, B, …) beside inputs {tuple(inputs.shape)}")
+        if batch.lengths is not None:
+            checked_lengths(inputs, batch.lengths)
     return batch
 
 
 def _check_split(task: Task, split: str) -> None:
     for member in ("size", "batch_size"):
-        if type(size := getattr(task, member)(split)) is not int or size < 1:
-            raise UsageError(f"the task {task.name}: {member}({split!r}) is {_typed(size)}; expected an int from 1 on")
+        size = getattr(task, member)(split)
+        _expect(_size(size), task, f"{member}({split!r})", size, "an int from 1 on")
     batch = take(task, split, 0, 0)
     steps = batch.inputs.shape[:1] if task.read == "all" else ()
     if batch.inputs.shape[0] * batch.size * task.output_size > _MANY:
@@ -93,28 +105,14 @@ def _check_split(task: Task, split: str) -> None:
     outputs = torch.zeros(*steps, batch.size, task.output_size)
     with torch.enable_grad():
         total, count = task.loss(outputs.clone().requires_grad_(), batch)
-    if not isinstance(total, Tensor) or total.dim() or not count > 0:
-        raise UsageError(
-            f"the task {task.name}: loss() is {(total, count)!r}; expected a tensor, the sum, and its count"
-        )
-    if not total.requires_grad:
-        raise UsageError(f"the task {task.name}: loss() has no gradient; expected a sum that depends on the outputs")
+    fits = isinstance(total, Tensor) and not total.dim() and total.requires_grad and count > 0
+    _expect(fits, task, "loss()", (total, count), "a tensor with a gradient, the sum, and its count")
     metrics = task.measure(outputs, batch)
-    if missing := {"loss", task.headline} - set(metrics):
-        raise UsageError(
-            f"the task {task.name}: measure() has no {' and no '.join(sorted(missing))}; expected loss and the headline"
-        )
+    _expect({"loss", task.headline} <= set(metrics), task, "measure()", metrics, f"loss and {task.headline} in it")
     for name, pair in metrics.items():
-        if name in _TAKEN:
-            raise UsageError(
-                f"the task {task.name}: measure() has a metric {name!r}, which means something else in metrics.jsonl; "
-                "expected another name"
-            )
-        numbers = isinstance(pair, tuple | list) and [number for number in pair if isinstance(number, int | float)]
-        if not numbers or len(numbers) != 2:
-            raise UsageError(
-                f"the task {task.name}: measure()[{name!r}] is {pair!r}; expected two numbers, sum and count"
-            )
+        _expect(name not in _TAKEN, task, "a metric of measure()", name, "a name that metrics.jsonl does not use")
+        fits = len(pair) == 2 and all(isinstance(number, int | float) for number in pair)
+        _expect(fits, task, f"measure()[{name!r}]", pair, "two numbers, sum and count")
     if batch.size > 1:
         _check_sums(task, outputs, batch)
 
@@ -143,27 +141,3 @@ def _pairs(task: Task, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, 
     total, count = task.loss(outputs, batch)
     measured = task.measure(outputs, batch)
     return {"loss()": (float(total), count), **{f"measure()[{name!r}]": pair for name, pair in measured.items()}}
-
-
-def _check_batch(task: Task, where: str, batch: Batch) -> None:
-    def refuse(what: str, found: object) -> None:
-        raise UsageError(f"the task {task.name}, {where}: expected {what}; got {found}")
-
-    if not isinstance(batch, Batch):
-        refuse("a Batch", type(batch).__name__)
-    for tensor in (batch.inputs, batch.targets):
-        if not isinstance(tensor, Tensor):
-            refuse("inputs and targets that are tensors", type(tensor).__name__)
-        if tensor.requires_grad:
-            refuse("inputs and targets without a gradient", "a tensor that requires one; detach() it")
-    inputs, targets = batch.inputs, batch.targets
-    if inputs.dtype != torch.float32:
-        refuse("inputs in torch.float32", inputs.dtype)
-    if inputs.dim() != 3 or inputs.shape[2] != task.input_size:
-        refuse(f"inputs (T, B, {task.input_size})", tuple(inputs.shape))
-    if targets.shape[:1] != inputs.shape[1:2] and targets.shape[:2] != inputs.shape[:2]:
-        refuse(
-            "inputs (T, B, m) with targets (B, …) or (T, B, …)", f"{tuple(inputs.shape)} with {tuple(targets.shape)}"
-        )
-    if batch.lengths is not None:
-        checked_lengths(inputs, batch.lengths)

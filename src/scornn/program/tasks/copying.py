@@ -45,8 +45,7 @@ class CopyingConfig(TaskConfig, frozen=True, kw_only=True, tag="copying"):
     "copying",
     CopyingConfig,
     label="copying",
-    smoke={"train_size": 16, "test_size": 4, "batch": 4},
-    shorten=50,
+    smoke={"length": 20, "train_size": 16, "test_size": 4, "batch": 4},
     overhead=0.25,
 )
 class Copying(Task):
