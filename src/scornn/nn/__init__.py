@@ -22,6 +22,7 @@ from scornn.nn.henaff import Henaff
 from scornn.nn.linear_memory import LinearMemory
 from scornn.nn.memory_block import MemoryBlock, MemoryBlocks
 from scornn.nn.model import SequenceModel
+from scornn.nn.stream import Stream
 # isort: on
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "ScuRNN",
     "SequenceModel",
     "SpectralRNN",
+    "Stream",
     "build",
     "parameter_count",
 ]

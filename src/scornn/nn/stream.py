@@ -53,9 +53,7 @@ class Stream:
         self.dtype = np.dtype(_DTYPES[frames.dtype])
         self.batch, self.inputs, self.outputs = batch, frames.inputs, frames.outputs
         kernel = library.load()
-        self._run: _Kernel | _Plain = (
-            _Plain(frames, batch) if isinstance(kernel, str) else _Kernel(frames, batch, kernel)
-        )
+        self._run: Kernel | Plain = Plain(frames, batch) if isinstance(kernel, str) else Kernel(frames, batch, kernel)
         self._frame = (self.inputs,) if batch == 1 else (batch, self.inputs)
 
     def __call__(self, x: Any) -> np.ndarray[Any, Any]:
@@ -119,7 +117,7 @@ def _struct(frames: Frames, batch: int, isa: int) -> tuple[library.NetworkStruct
     return struct, kept
 
 
-class _Kernel:
+class Kernel:
     def __init__(self, frames: Frames, batch: int, kernel: library.Library) -> None:
         self.kernel, self.dtype = kernel, np.dtype(_DTYPES[frames.dtype])
         self.shape = (frames.outputs,) if batch == 1 else (batch, frames.outputs)
@@ -147,7 +145,7 @@ class _Kernel:
     def reset(self) -> None:
         self.kernel.reset(self.memory)
 
-    def copy(self) -> _Kernel:
+    def copy(self) -> Kernel:
         other, offset = copy(self), self.memory - self.array.ctypes.data
         other._place(np.empty_like(self.array))
         ctypes.memmove(other.memory, self.memory, len(self.array) - 64)
@@ -157,7 +155,7 @@ class _Kernel:
         return other
 
 
-class _Plain:
+class Plain:
     """The operations in NumPy."""
 
     def __init__(self, frames: Frames, batch: int) -> None:
@@ -173,7 +171,7 @@ class _Plain:
             for a in self.frames.arrays
         ]
 
-    def copy(self) -> _Plain:
+    def copy(self) -> Plain:
         other = copy(self)
         other.arrays = [array.copy() for array in self.arrays]
         return other

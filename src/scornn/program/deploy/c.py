@@ -6,15 +6,20 @@ The file needs no heap and no library but ``math.h``, and not even that for a sc
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from scornn.errors import UsageError
+from scornn.errors import ScornnError, UsageError
 from scornn.nn import SequenceModel
 from scornn.nn.frames import INPUT, OUTPUT, Frames, Operation
 from scornn.ops.activations import COMPLEX_EPSILON, LEAKY_SLOPE
@@ -44,6 +49,60 @@ def build(network: SequenceModel, name: str, *, int8: bool = False) -> Source:
         return _Writer(Frames(network), name, int8).source()
     except TypeError as error:
         raise UsageError(str(error)) from error
+
+
+@torch.no_grad()
+def largest_error(source: Source, name: str, network: SequenceModel, sample: Path | None) -> float:
+    """Compile the file and run it in a process of its own; its largest difference from the network.
+
+    Relative to the largest output, on the sequences of a sample (N, T, m), else on random ones.
+    """
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        raise UsageError("a C file is compiled and compared before it is written: install a C compiler, or set CC")
+    layer = network.layer
+    if sample is None:
+        random = torch.Generator().manual_seed(5544)
+        sequences = [torch.randn(T * layer.stride, layer.input_size, generator=random) for T in (1, 8, 33)]
+    else:
+        try:
+            sequences = list(torch.from_numpy(np.load(sample, allow_pickle=False).astype(np.float32)))
+        except (OSError, ValueError, TypeError) as error:
+            raise UsageError(f"{sample}: expected a NumPy file of sequences (N, T, m): {error}") from error
+        if not sequences or sequences[0].shape[1:] != (layer.input_size,):
+            raise UsageError(f"{sample}: expected sequences (N, T, {layer.input_size}) with at least one sequence")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        main = HARNESS.replace("NAME", name.upper()).replace("name", name)
+        for file, text in ((f"{name}.c", source.code), (f"{name}.h", source.header), ("main_.c", main)):
+            (path / file).write_text(text)
+        command = [compiler, "-std=c99", "-O2", f"{name}.c", "main_.c", "-o", "run_", "-lm"]
+        done = subprocess.run(command, cwd=path, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ScornnError(f"the C file does not compile: {done.stderr.strip()[-1000:]}")
+        differences, largest = [], []
+        for x in sequences:
+            said = subprocess.run([path / "run_"], input=x.numpy().tobytes(), capture_output=True, check=True).stdout
+            expected = network(x.unsqueeze(1))
+            expected = expected[:, 0] if network.read == "all" else expected
+            found = torch.from_numpy(np.frombuffer(said, np.float32).copy()).view(-1, expected.shape[-1])
+            differences.append((found[-len(expected) :] - expected).abs().max())
+            largest.append(expected.abs().max())
+    return float(torch.stack(differences).max() / torch.stack(largest).max().clamp(min=1))
+
+
+HARNESS = """#include <stdio.h>
+#include "name.h"
+
+int main(void) {
+    static name_state state;
+    float in[NAME_INPUTS], out[NAME_OUTPUTS];
+    name_init(&state);
+    while (fread(in, sizeof in, 1, stdin) == 1)
+        if (name_step(&state, in, out)) fwrite(out, sizeof out, 1, stdout);
+    return 0;
+}
+"""
 
 
 @dataclass

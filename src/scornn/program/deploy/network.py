@@ -11,6 +11,7 @@ import torch
 
 from scornn.errors import UsageError
 from scornn.nn import SequenceModel
+from scornn.nn.stream import Stream
 from scornn.program.deploy.frozen import Frozen
 from scornn.program.tasks import TaskForm
 from scornn.program.tasks.catalogue import find as find_task
@@ -28,6 +29,10 @@ class Network(SequenceModel):
     def frozen(self, *, plain: bool = False) -> Frozen:
         """The network with W as a constant: ``y, *state = frozen(x, *state)``, for streaming and export."""
         return Frozen(self, plain=plain)
+
+    def stream(self, batch: int = 1) -> Stream:
+        """The network frame by frame, on NumPy arrays: ``y = stream(x)``."""
+        return Stream(self, batch)
 
 
 def load(
