@@ -5,7 +5,7 @@
  * The head y may be left out. In one pass with the recurrence it costs little: h_t is in cache when V reads it, and the
  * gradient of y is as thin as y, while that of h is as large as all states.
  *
- * The LSTM is the "activation" with four rows of W, U and b to a unit, in the order i, f, g, o, and a second state:
+ * The LSTM is the cell with four rows of W, U and b to a unit, in the order i, f, g, o, and a second state:
  *
  *     i, f, o = sigmoid(z + b),   g = tanh(z + b),   c_t = f c_{t-1} + i g,   h_t = o tanh(c_t).
  *
@@ -54,10 +54,10 @@ enum scornn_cell {
     SCORNN_TANH = 3,
     SCORNN_MODRELU = 4,         /* sign(z) relu(|z| + b) */
     SCORNN_COMPLEX_MODRELU = 5, /* adjacent pairs (re, im): z relu(|z| + b) / (|z| + 1e-5) */
-    SCORNN_LSTM = 6,            /* without a head, as the three that follow */
-    SCORNN_GRU = 7,
-    SCORNN_GORU = 8,
-    SCORNN_BANK = 9             /* h_t = R h_{t-1} + U x_t + b: see below */
+    SCORNN_LSTM = 64,           /* the cells that follow are no activations, and have no head */
+    SCORNN_GRU = 65,
+    SCORNN_GORU = 66,
+    SCORNN_BANK = 67            /* h_t = R h_{t-1} + U x_t + b: see above */
 };
 
 enum scornn_isa { SCORNN_ISA_BEST = 0, SCORNN_ISA_PORTABLE = 1, SCORNN_ISA_AVX2 = 2, SCORNN_ISA_AVX512 = 3 };

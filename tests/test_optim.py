@@ -174,7 +174,7 @@ def test_a_parameter_that_two_layers_share_is_in_its_group_once(bias: Any) -> No
 
 def test_the_recurrent_bias_goes_where_it_is_told() -> None:
     model = scornn.nn.SequenceModel(scornn.ScoRNN(3, 5, 2), 2)
-    names = {id(p): name for name, p in model.named_parameters()}
+    names = {id(p): name for name, p in scornn.optim.named_parameters(model).items()}
     rest, recurrent = parameter_groups(model, 1e-3, 1e-4, bias="recurrent")
     expected = ["layer.skew_hh_l0", "layer.skew_hh_l1", "layer.bias_l0", "layer.bias_l1"]
     assert sorted(names[id(p)] for p in recurrent["params"]) == sorted(expected)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,17 +18,20 @@ import scornn
 SOURCE = Path(scornn.__file__).parent
 ROOMS = [
     ["errors"],
+    ["torch_internals"],
     ["functional"],
     ["ops"],
+    ["matrices"],
     ["nn"],
     ["optim"],
     ["program.durable"],
-    ["program.roles"],
+    ["program.progress"],
     ["program.data"],
     ["program.tasks"],
     ["program.metrics"],
     ["program.plugins"],
     ["program.train"],
+    ["program.recipes"],
     ["program.analysis"],
     ["program.deploy"],
     ["program.report"],
@@ -47,6 +51,7 @@ MODULES = [
 def test_public_names() -> None:
     assert sorted(scornn.__all__) == [
         "LinearMemory",
+        "ScaledCayley",
         "ScoRNN",
         "ScoRNNCell",
         "__version__",
@@ -56,6 +61,7 @@ def test_public_names() -> None:
         "deploy",
         "functional",
         "load",
+        "matrices",
         "nn",
         "ops",
         "optim",
@@ -93,6 +99,17 @@ def test_no_room_reaches_back_up() -> None:
         room = room_of(".".join(["scornn", *path.relative_to(SOURCE).with_suffix("").parts]))
         for other in imports(path) - {room} if room in ORDER else ():
             assert ORDER[other] < ORDER[room], f"{path}: {room} imports {other}, which stands below it"
+
+
+def test_private_names_of_torch_stand_in_one_file() -> None:
+    private = re.compile(r"\btorch\.(\w+\.)*_[a-zA-Z]|\bfrom torch[\w.]* import _|forward_ad\._|_dynamo_")
+    for path in (SOURCE / "functional.py", *(SOURCE / "ops").glob("*.py")):
+        assert not private.search(path.read_text(encoding="utf-8")), path
+    assert private.search((SOURCE / "torch_internals.py").read_text(encoding="utf-8"))
+
+
+def test_training_needs_nothing_of_the_record() -> None:
+    assert not imports(SOURCE / "program" / "cli" / "train.py") & {"program.report", "program.paper", "program.sweep"}
 
 
 def test_a_module_is_read_in_one_sitting() -> None:

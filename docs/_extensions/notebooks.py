@@ -4,6 +4,9 @@ Cells are plain Python and run in one process, in a folder that goes when the no
 are what a cell prints, the value of its last line, and the figures of pyplot, as in Jupyter. Figures are SVG in the
 page's own colours, light or dark. A cell that draws has a sentence for who cannot see it in its metadata, ``alt``, and
 draws a model in its colour.
+
+By hand because myst-nb would add 33 packages and a kernel, and leave to code of ours what is most of this: figures in the
+page's colours, their alternative texts, the check of a model's colour.
 """
 
 import ast

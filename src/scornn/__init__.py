@@ -14,6 +14,7 @@ __version__ = "0.2.0"
 
 __all__ = [
     "LinearMemory",
+    "ScaledCayley",
     "ScoRNN",
     "ScoRNNCell",
     "__version__",
@@ -23,6 +24,7 @@ __all__ = [
     "deploy",
     "functional",
     "load",
+    "matrices",
     "nn",
     "ops",
     "optim",
@@ -31,9 +33,9 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from scornn import functional, nn, ops, optim
+    from scornn import functional, matrices, nn, ops, optim
+    from scornn.matrices import ScaledCayley, cached
     from scornn.nn import LinearMemory, ScoRNN, ScoRNNCell, parametrizations
-    from scornn.nn.caching import cached
     from scornn.nn.convert import convert
     from scornn.nn.widen import widen
     from scornn.ops import backends
@@ -43,14 +45,16 @@ if TYPE_CHECKING:
 # torch is imported by the first use of a name, not by ``import scornn``: ``scornn --help`` has no need of it.
 _HOMES = {
     "LinearMemory": "scornn.nn.linear_memory:LinearMemory",
+    "ScaledCayley": "scornn.matrices:ScaledCayley",
     "ScoRNN": "scornn.nn.scornn:ScoRNN",
-    "ScoRNNCell": "scornn.nn.scornn:ScoRNNCell",
+    "ScoRNNCell": "scornn.nn.cell:ScoRNNCell",
     "backends": "scornn.ops:backends",
-    "cached": "scornn.nn.caching:cached",
+    "cached": "scornn.matrices:cached",
     "convert": "scornn.nn.convert:convert",
     "deploy": "scornn.program.deploy",
     "functional": "scornn.functional",
     "load": "scornn.program.deploy.network:load",
+    "matrices": "scornn.matrices",
     "nn": "scornn.nn",
     "ops": "scornn.ops",
     "optim": "scornn.optim",

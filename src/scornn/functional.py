@@ -4,8 +4,7 @@
 the complex case) given as a vector, and ``W = (I + A)⁻¹(I − A) D``. Every function takes and gives tensors, keeps
 leading batch dimensions, and is differentiable where that has a meaning.
 
-The helpers that are not in ``__all__`` choose the precision of what is made, and tell tensors that have no numbers
-(meta, fake, inside a transform) from others.
+The helpers that are not in ``__all__`` choose the precision of what is made.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from scornn.torch_internals import assert_later, has_values, under_functorch
 
 __all__ = ["inverse_scaled_cayley", "modrelu", "orthogonality_error", "scaled_cayley", "skew", "skew_indices"]
 
@@ -121,7 +122,7 @@ def _inverse(M: Tensor) -> Tensor:
     """
     if M.numel() == 0 or M.device.type != "cpu":
         return _inverse_of_one(M)
-    hidden_batch = torch._C._are_functorch_transforms_active() and not torch.compiler.is_compiling()
+    hidden_batch = under_functorch() and not torch.compiler.is_compiling()
     inverse = _OneByOne.apply if hidden_batch else _inverse_of_one
     if M.dim() == 2:
         return inverse(M)
@@ -165,16 +166,9 @@ def _require_finite(A: Tensor) -> None:
     message = "scaled_cayley: A holds NaN or infinity; the skew-symmetric parameters have diverged"
     finite = torch.isfinite(torch.linalg.vector_norm(A.detach(), torch.inf))
     if torch.compiler.is_compiling():
-        torch._assert_async(finite, message)
+        assert_later(finite, message)
     elif has_values(finite) and not finite:
         raise ValueError(message)
-
-
-def has_values(x: Tensor) -> bool:
-    """Whether there are numbers to look at: not in a meta or fake tensor, or inside a functorch transform."""
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return not (x.is_meta or isinstance(x, FakeTensor) or torch._C._functorch.is_functorch_wrapped_tensor(x))
 
 
 @torch.no_grad()

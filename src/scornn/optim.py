@@ -12,11 +12,10 @@ from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim import Optimizer
 
-from scornn.nn.parametrizations import ScaledCayley
-from scornn.nn.recurrent import Recurrent
+from scornn.matrices import Matrix
+from scornn.nn import RNN, Cell
 from scornn.ops.layout import complex_pairs
 
 __all__ = ["RMSprop", "StiefelStep", "parameter_groups", "recurrent_parameters"]
@@ -238,21 +237,13 @@ def recurrent_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that make recurrent matrices, by name: the free numbers of A, and their like in other models."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a module, such as torch.nn.ModuleList([layer, head]); got {type(model).__name__}")
-    found = _parameters_named_by(model, lambda module: module.recurrent_parameter_names())
-    for prefix, module in model.named_modules():
-        if isinstance(module, ParametrizationList) and any(isinstance(p, ScaledCayley) for p in module):
-            found[f"{prefix}.original"] = module.get_parameter("original")
-    return found
+    made = {id(p) for module in model.modules() if isinstance(module, Matrix) for p in module.parameters()}
+    return {name: p for name, p in named_parameters(model).items() if id(p) in made}
 
 
-def _parameters_named_by(model: nn.Module, names: Callable[[Recurrent], list[str]]) -> dict[str, nn.Parameter]:
-    """The parameters of the recurrent modules whose names these are."""
-    return {
-        f"{prefix}.{name}" if prefix else name: module.get_parameter(name)
-        for prefix, module in model.named_modules()
-        if isinstance(module, Recurrent)
-        for name in names(module)
-    }
+def named_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters of a model by their names in its ``state_dict``, which checkpoints name optimizer state by."""
+    return {name: p for name, p in model.state_dict(keep_vars=True).items() if isinstance(p, nn.Parameter)}
 
 
 def parameter_groups(
@@ -280,8 +271,8 @@ def parameter_groups(
     if bias not in ("recurrent", "rest") and not own_rate:
         raise ValueError(f'bias must be "recurrent", "rest" or a positive rate, got {bias!r}')
     recurrent = list(recurrent_parameters(model).values())
-    named = {} if bias == "rest" else _parameters_named_by(model, lambda module: module.recurrent_bias_names())
-    biases = list(named.values())
+    inside = [] if bias == "rest" else [module for module in model.modules() if isinstance(module, (RNN, Cell))]
+    biases = [p for module in inside for p in module.recurrent_biases()]
     if bias == "recurrent":
         recurrent, biases = recurrent + biases, []
     ids = {id(p) for p in recurrent + biases}

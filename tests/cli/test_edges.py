@@ -8,13 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
-from scornn.errors import UsageError
 from scornn.program.cli import main
 from scornn.program.train.loop import Trainer
 from scornn.program.train.signals import StopRequest
-from scornn.program.train.tables import parse_value, read
 
 TINY = ["--hidden", "4", "--length", "5", "--threads", "1", "--iterations", "3", "--tensorboard", "off"]
 TINY += ["--set", "task.train_size=40", "--set", "task.test_size=20"]
@@ -25,96 +22,12 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("argv", "code", "said"),
-    [
-        (["--device", "cuda"], 2, "device = cuda: PyTorch finds no GPU here"),
-        (["--out", ""], 2, "--out is empty: expected a path"),
-        (["--out="], 2, "--out is empty: expected a path"),
-        (["--data", "~nobody-of-that-name/x"], 3, "~nobody-of-that-name/x: "),
-        (["--set", "data=~nobody-of-that-name/x"], 3, "~nobody-of-that-name/x: "),
-        (["--model", "lstm", "--rho", "2"], 2, "model.options.rho: lstm takes no rho; its options are num_layers"),
-        (["--set", "model.options.speed=2"], 2, "scornn takes no speed; its options are num_layers, nonlinearity"),
-        (["--set", "model.options.bias=no"], 2, "model.options.bias = 'no': expected true or false"),
-        (["--set", "model.options.bidirectional=1"], 2, "model.options.bidirectional = 1: expected true or false"),
-        (["--set", "a" + ".a" * 5000 + "=1"], 2, "more than 32 tables in each other"),
-        (["--set", "seed=" + "[" * 5000 + "]" * 5000], 2, "more than 32 tables in each other"),
-        (["--config", "deep.json"], 2, "deep.json"),
-        (["--hidden", "1048576"], 6, "not enough memory"),
-    ],
-)  # fmt: skip
-def test_refusals_in_a_sentence(argv: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if argv[0] == "--device" and torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    Path("deep.json").write_text('{"a": ' * 200 + "1" + "}" * 200)
-    assert main(["train", "copying", *argv]) == code
-    error = capsys.readouterr().err
-    assert said in error
-    assert "Traceback" not in error
-    assert not Path("runs").exists()
-
-
-def test_of_torchruns_processes_one_does_what_is_for_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Both would write one page, and each trial of a sweep would wait for the process that is on another."""
-    assert main(["train", "copying", *TINY, "--quiet", "--out", "run"]) == 0
-    sweep = ["sweep", "copying", *TINY, "--over", "model.options.rho=0,1", "--out", "sweep"]
-    for rank, said in (("1", False), ("0", True)):
-        for argv in (["eval", "run"], ["report", "run"], sweep):
-            for name, value in (("TORCHELASTIC_RUN_ID", "a"), ("WORLD_SIZE", "2"), ("RANK", rank)):
-                monkeypatch.setenv(name, value)
-            assert main(argv) == 0
-            assert bool(capsys.readouterr().out) is said
-        assert Path("report.html").exists() is Path("sweep/best.json").exists() is said
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ["train", "copying", *TINY, "--out", "\udcff"],
-        ["train", "copying", *TINY, "--data", "\udcff"],
-        ["sweep", "copying", *TINY, "--over", "seed=1,2", "--study", "\udcff"],
-        ["report", "\udcff", "--out", "a.html"],
-        ["\udcff"],
-    ],
-)
-def test_bytes_that_are_no_text_are_refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("argv", [["train", "copying", *TINY, "--out", "\udcff"], ["\udcff"]])
+def test_bytes_that_are_no_text_are_told_in_a_sentence(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == 2
-    assert r"the argument '\udcff' is not UTF-8" in capsys.readouterr().err
-    assert not list(Path().iterdir())
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
-def test_a_place_that_is_no_text_is_refused_where_a_run_would_keep_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    os.mkdir(b"\xff")
-    monkeypatch.chdir(os.fsdecode(b"\xff"))
-    Path("data").mkdir()
-    assert main(["train", "copying", *TINY, "--data", "data", "--out", "run"]) == 2
-    assert "it is not UTF-8; give a folder another name" in capsys.readouterr().err
-    assert not Path("run").exists()
-    assert main(["train", "copying", *TINY, "--quiet", "--out", "."]) == 2
-    assert main(["train", "copying", *TINY, "--quiet", "--out", "run"]) == 0
-    files = {file: file.read_bytes() for file in Path("run").rglob("*") if file.is_file()}
-    assert main(["resume", "run", "--data", "data", "--iterations", "4", "--quiet"]) == 2
-    assert "it is not UTF-8" in capsys.readouterr().err
-    assert files == {file: file.read_bytes() for file in Path("run").rglob("*") if file.is_file()}
-    Path("data").rmdir()
-    for file in Path("run").iterdir():
-        file.rename(file.name)
-    Path("run").rmdir()  # the run is where we are now, under a name that is no text
-    assert main(["train", "copying", *TINY, "--quiet", "--start-from", ".", "--out", "../begun"]) == 0
-    assert json.loads(Path("../begun/config.json").read_text())["start"].startswith("\N{REPLACEMENT CHARACTER}/step-3/")
-
-
-def test_a_byte_order_mark_is_no_part_of_the_file() -> None:
-    Path("a.toml").write_bytes(b"\xef\xbb\xbfseed = 1\n")
-    assert read(Path("a.toml")) == {"seed": 1}
-    assert parse_value("[[1]]") == [[1]]
-    with pytest.raises(UsageError, match="tables in each other"):
-        parse_value("{a = " * 50 + "1" + "}" * 50)
+    error = capsys.readouterr().err
+    assert error.startswith("scornn: ")
+    assert "Traceback" not in error
 
 
 def test_paths_in_commands_are_quoted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,12 +81,6 @@ def test_a_short_run_is_evaluated_ten_times() -> None:
     assert steps == [*range(2, 25, 2), 25]
     assert main(["train", "copying", *TINY, "--eval-every", "3", "--out", "given", "--quiet"]) == 0
     assert json.loads(Path("given/config.json").read_text())["eval_every"] == 3
-
-
-def test_a_part_of_a_corpus_is_allowed_by_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "copying", "--allow-partial"]) == 2
-    assert "unknown key task.allow_partial of copying" in capsys.readouterr().err
-    assert main(["train", "speech", "--allow-partial", "--out", "run"]) == 3
 
 
 CHILD = """

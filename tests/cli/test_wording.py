@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scornn.program.cli import main
-from scornn.program.paper.presets import resolve
+from scornn.program.recipes.presets import resolve
 
 SMALL = ["--length", "5", "--hidden", "4", "--threads", "1", "--tensorboard", "off"]
 SMALL += ["--set", "task.train_size=40", "--set", "task.test_size=20"]
@@ -22,30 +22,6 @@ def test_origin_names_the_preset_and_what_differs() -> None:
     assert resolve(changed)[1] == (
         "preset copying-1000-scornn-190 (scoRNN n=190 on the copying problem, T=1000) with task.length = 900, steps = 7"
     )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["train", "mnist", "--length", "5"], 2, "unknown key task.length of mnist; known: batch"),
-        (["train", "copying", "--set", "task.lenght=5"], 2, "unknown key task.lenght of copying; did you mean length?"),
-        (["train", "copying", "--until", "loss"], 2, "--until 'loss': expected key=value, for example --until loss="),
-        (["train", "mnist", "--data", "nowhere"], 3, "--data nowhere: no such folder"),
-        (["doctor", "--data", "file"], 3, "--data file: not a folder"),
-    ],
-)
-def test_refusals(
-    arguments: list[str],
-    code: int,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("file").touch()
-    assert main(arguments) == code
-    assert said in capsys.readouterr().err
 
 
 def test_start_and_end_of_a_run(

@@ -422,8 +422,9 @@ void check_refusals() {
     scornn_sequence bare{};  // no array is there
     bare.steps = 2, bare.batch = 3, bare.hidden = 5, bare.input = 1;
     const scornn_gradients nowhere{};
-    for (int activation = SCORNN_IDENTITY; activation <= SCORNN_GORU; ++activation) {
-        bare.cell = activation, bare.hidden = activation == SCORNN_COMPLEX_MODRELU ? 6 : 5;
+    bare.hidden = 6;
+    for (int cell : {SCORNN_MODRELU, SCORNN_COMPLEX_MODRELU, SCORNN_LSTM, SCORNN_GRU, SCORNN_GORU, SCORNN_BANK}) {
+        bare.cell = cell, bare.input = cell == SCORNN_BANK ? 6 : 1;
         expect(scornn_forward(&bare, 1, 1) == SCORNN_OK, "no rows, no arrays", "refusals");
         expect(scornn_backward(&bare, &nowhere, 1, 1) == SCORNN_OK, "no rows, no arrays", "refusals");
     }

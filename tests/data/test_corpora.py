@@ -37,11 +37,6 @@ def test_the_whole_of_timit(timit_tree: Path) -> None:
     assert len({u.id for u in corpus.utterances}) == 4288
 
 
-def test_lists() -> None:
-    assert (len(timit.DEVELOPMENT), len(timit.CORE)) == (50, 24)
-    assert not timit.DEVELOPMENT & timit.CORE
-
-
 def test_the_layout_is_found_below_and_in_any_case(copy: Path, tmp_path: Path) -> None:
     assert sizes(corpora.load("timit", tmp_path))["train"] == 3696
     (copy / "TRAIN").rename(copy / "train")

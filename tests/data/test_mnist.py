@@ -178,18 +178,6 @@ def test_download(files: Path, mirror: tuple[Path, str], monkeypatch: pytest.Mon
         mnist.load("mnist")
 
 
-def test_download_that_lies_everywhere(
-    mirror: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, address = mirror
-    (folder / f"{NAMES[0]}.gz").write_text("<html>")
-    monkeypatch.setenv("SCORNN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(mnist, "SOURCES", sources(address))
-    with pytest.raises(DataError, match="an HTML or XML page"):
-        mnist.load("mnist")
-    assert not (tmp_path / "cache").exists()
-
-
 def test_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCORNN_CACHE", "/somewhere")
     assert locate.cache_directory() == Path("/somewhere")
@@ -199,17 +187,3 @@ def test_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", "/home/someone")
     assert locate.cache_directory() == Path("/home/someone/.cache/scornn")
-
-
-def test_fashion_of_debian() -> None:
-    folder = Path("/usr/share/datasets/fashion-mnist")
-    if not folder.is_dir():
-        pytest.skip("Debian's dataset-fashion-mnist is not installed")
-    images = mnist.load("fashion")
-    assert images.train_images.mean() == pytest.approx(72.9404, abs=1e-4)
-
-
-def test_fashion_files_are_told_by_content() -> None:
-    """Both sets use the same names: every known sha256 is of one file only."""
-    known = [file.sha256 for source in mnist.SOURCES.values() for file in source.files]
-    assert len(set(known)) == 8

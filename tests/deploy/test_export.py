@@ -151,7 +151,7 @@ def test_a_linear_memory_with_a_bias(hidden: int, rho: int) -> None:
         build("linear-memory", 1, hidden, num_layers=2, rho=rho, bias=True, bidirectional=True), 2
     ).eval()
     for suffix in network.layer.suffixes():
-        network.layer.tensor(f"bias{suffix}").normal_()
+        getattr(network.layer, f"bias{suffix}").normal_()
     x, h0 = torch.randn(9, 2, 1), torch.randn(4, 2, hidden)
     expected = network.layer(x, h0)
     expected = network.head(expected[0]), expected[1]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -96,8 +94,7 @@ def test_eval_says_that_the_data_are_others(
     monkeypatch.setattr("scornn.program.tasks.Copying.fingerprint", lambda self: {**before(self), "test": "other"})
     program.evaluate(run)
     said = capsys.readouterr().err
-    assert said.startswith(f"warning: evaluated on other data than {run} was trained on: test was ")
-    assert said.endswith(", is other\n")
+    assert said.startswith(f"warning: evaluated on other data than {run} was trained on: test other instead of ")
 
 
 def changed(data: bytes, old: bytes, new: bytes) -> bytes:
@@ -131,10 +128,3 @@ def test_numbers_that_cannot_be_are_refused_in_a_file_too(
     weights.write(stored, tmp_path / "a.safetensors")
     with pytest.raises(CheckpointError, match=said):
         scornn.load(tmp_path / "a.safetensors")
-
-
-def test_loading_needs_nothing_that_windows_lacks(run: Path) -> None:
-    missing = "import sys; sys.modules |= dict.fromkeys(('fcntl', 'pwd', 'grp', 'resource', 'termios'))"
-    code = f"{missing}; import scornn; print(scornn.load({str(run)!r}).task.name)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "copying\n"), done.stderr

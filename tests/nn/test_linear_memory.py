@@ -32,7 +32,7 @@ def test_the_matrix_is_orthogonal_with_the_determinant_of_rho(n: int, rho: int) 
     assert error is not None
     assert error < 1e-14
     close(torch.linalg.det(layer.weight_hh_l0), torch.tensor((-1.0) ** rho, dtype=F64))
-    assert layer.recurrent_parameter_names() == ["angle_hh_l0"]
+    assert list(scornn.optim.recurrent_parameters(layer)) == ["angle_hh_l0"]
 
 
 def test_the_paper_start_gives_the_paper_spectrum() -> None:
@@ -52,8 +52,8 @@ def test_a_linear_scornn_is_a_bank_of_rotations(n: int, rho: int | None) -> None
     )
     with torch.no_grad():
         for suffix in layer.suffixes():  # a W that is no start: dense
-            layer.tensor(f"skew_hh{suffix}").normal_()
-            layer.tensor(f"h0{suffix}").normal_()
+            getattr(layer, f"skew_hh{suffix}").normal_()
+            getattr(layer, f"h0{suffix}").normal_()
     memory, Q = LinearMemory.from_scornn(layer)
     x = torch.randn(31, 2, 3, dtype=F64)
     expected, h_n = layer(x)
@@ -134,13 +134,16 @@ def test_the_last_state_alone(steps: int, kind: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("scornn.ops.bank_last.BLOCK", 5 * 3 * 7)  # blocks of five steps
     options: dict[str, Any] = {"num_layers": 2} if kind == "stacked" else {"bidirectional": kind.startswith("reversed")}
     layer = LinearMemory(3, 7, bias=True, dtype=F64, rho=1, input_scale=0.5, learn_h0=True, **options)
-    torch.nn.init.normal_(layer.tensor("bias_l0"))
+    torch.nn.init.normal_(layer.bias_l0)
     x = torch.randn(steps, 3, 3, dtype=F64, requires_grad=True)
     h0 = torch.randn(len(layer.suffixes()), 3, 7, dtype=F64, requires_grad=True)
     lengths = torch.tensor([steps, max(steps - 3, 1), 1])
     weights = torch.randn(h0.shape, dtype=F64)
     layer.learn_h0 = False  # h0 is given
-    wanted = [layer.tensor(name) for name, _ in layer.named_parameters() if not name.startswith("h0")] + [x, h0]
+    wanted = [getattr(layer, name) for name in scornn.optim.named_parameters(layer) if not name.startswith("h0")] + [
+        x,
+        h0,
+    ]
     results = []
     for backend, need_output in (("naive", True), ("auto", False)):
         layer.backend = backend
@@ -157,7 +160,7 @@ def test_a_network_that_reads_the_last_state_makes_no_other(monkeypatch: pytest.
     model = SequenceModel(layer, 3, read="last")
     x = torch.randn(20, 2, 1)
     expected = model.head(layer(x)[0][-1])
-    monkeypatch.delattr(LinearMemory, "run")
+    monkeypatch.delattr(LinearMemory.matrix_class, "recurrence")
     torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-5)
 
 

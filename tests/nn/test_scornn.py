@@ -329,6 +329,24 @@ class TestSequenceModel:
         torch.testing.assert_close(last(x), every(x)[-1])
         torch.testing.assert_close(last(x, torch.tensor([6, 4]))[1], every(x)[3, 1])
 
+    @pytest.mark.parametrize("lengths", [[6, 6, 6], [2, 6, 1], [3, 2, 4]])
+    def test_a_mean_over_lengths_is_that_of_each_sequence(self, lengths: list[int]) -> None:
+        net = scornn.nn.SequenceModel(scornn.ScoRNN(3, 5, dtype=torch.float64), 2, "mean")
+        x, target = (
+            torch.randn(6, 3, 3, dtype=torch.float64, requires_grad=True),
+            torch.randn(3, 2, dtype=torch.float64),
+        )
+        alone = torch.cat([net(x[:length, k : k + 1]) for k, length in enumerate(lengths)])
+        leaves = (x, *net.layer.parameters(), *net.head.parameters())
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+        for found in (net(x, lengths), net(packed)):
+            torch.testing.assert_close(found, alone)
+            ours, expected = (
+                torch.autograd.grad((y * target).sum(), leaves, retain_graph=True) for y in (found, alone)
+            )
+            for a, b in zip(ours, expected, strict=True):
+                torch.testing.assert_close(a, b)
+
     def test_the_head_over_time_is_a_linear_layer(self) -> None:
         net = scornn.nn.SequenceModel(scornn.ScoRNN(3, 5, backend="naive", dtype=torch.float64), 2)
         nn.init.normal_(net.layer.weight_ih_l0)

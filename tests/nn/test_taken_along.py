@@ -116,9 +116,9 @@ class TestTakenAlong:
                 output, h_n = super().run(*given, **more)
                 return 2 * output, 2 * h_n
 
-        class Transposed(scornn.ScoRNN):
-            def recurrent_matrix(self, suffix: str) -> torch.Tensor:
-                return super().recurrent_matrix(suffix).mT
+        class Transposed(scornn.ScaledCayley):
+            def forward(self) -> torch.Tensor:
+                return super().forward().mT
 
         linear: Any = Doubled(3, 6, nonlinearity="identity")
         own: Any = "it has a forward or a run of its own"
@@ -132,19 +132,21 @@ class TestTakenAlong:
         for message, copy in copies.items():
             with pytest.raises(TypeError, match=f"{message}: {own}"):
                 copy(linear)
-        layer, x = Transposed(3, 6, rho=2), torch.randn(5, 2, 3)
+        layer, x = scornn.ScoRNN(3, 6, rho=2), torch.randn(5, 2, 3)
+        layer.hh_l0 = Transposed(6, rho=2)
         torch.testing.assert_close(convert(layer)(x)[0], layer(x)[0])
         torch.testing.assert_close(layer.frozen()(x)[0], layer(x)[0])
-        for refused in (scornn.ScoRNNCell.from_layer, lambda layer: scornn.widen(layer, 8)):
-            with pytest.raises(TypeError, match="it makes its W in a way of its own"):
-                refused(layer)
+        torch.testing.assert_close(scornn.ScoRNNCell.from_layer(layer)(x[0]), layer(x)[0][0])
+        with pytest.raises(TypeError, match="it makes its W in a way of its own"):
+            scornn.widen(layer, 8)
 
     @pytest.mark.parametrize("name", [name for name in MODELS if name not in (*GATED, *ANGLES)])
     @torch.no_grad()
     def test_the_cell_of_every_dense_model(self, name: str) -> None:
         layer: Any = build(name, 3, 6, num_layers=2, bidirectional=True, dtype=torch.float64)
         x = torch.randn(5, 2, 3, dtype=torch.float64)
-        below = SequenceModel(layer, 2).layer._stack(x, None, 2, None, None, layers=1)[0]
+        both = [(end, layer.initial_state(f"_l0{end}", 2, x)) for end in ("", "_reverse")]
+        below = torch.cat([layer.run(f"_l0{end}", x, h0, None, end == "_reverse")[0] for end, h0 in both], -1)
         for k, inputs in ((0, x), (1, below)):
             for direction in (0, 1):
                 cell, h = Cell.from_layer(layer, k, direction), None

@@ -77,7 +77,7 @@ def test_what_is_frozen_stays_so() -> None:
     network.head.requires_grad_(False)
     network.layer.skew_hh_l0.requires_grad_(False)
     wide = scornn.widen(network, 9)
-    frozen = {name for name, parameter in wide.named_parameters() if not parameter.requires_grad}
+    frozen = {name for name, parameter in scornn.optim.named_parameters(wide).items() if not parameter.requires_grad}
     assert frozen == {"layer.skew_hh_l0", *(f"head.{name}" for name, _ in network.head.named_parameters())}
     network.head[0] = torch.nn.Linear(6, 5, bias=False, dtype=torch.float64)
     assert scornn.widen(network, 9).head[0].bias is None

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
-from scornn.ops import activations, backends, manual, readout, recurrence
-from scornn.ops.naive import recurrence as naive
+from scornn.ops import activations, backends, recurrence
 
 T, B, N, M = 4, 3, 6, 2
 
@@ -19,18 +17,6 @@ def arguments(activation: str, dtype: torch.dtype = torch.float64) -> tuple[Tens
     units = activations.ACTIVATIONS[activation].units_per_bias
     make = lambda *shape: torch.randn(*shape, dtype=dtype, requires_grad=True)  # noqa: E731
     return make(T, B, M), make(B, N), make(N, N), make(N, M), make(N // units)
-
-
-@pytest.mark.parametrize(
-    "name", [name for name, state in backends().items() if state == "available" and name != "naive"]
-)
-@pytest.mark.parametrize("activation", ["modrelu", "complex_modrelu"])
-def test_opcheck(name: str, activation: str) -> None:
-    operator = getattr(torch.ops.scornn, f"{name}_forward").default
-    x, h0, W, U, b = arguments(activation)
-    torch.library.opcheck(operator, (x, h0, W, U, b, activation, None, False))
-    sizes = torch.tensor([3, 2, 2, 1])
-    torch.library.opcheck(operator, (x.flatten(0, 1)[:8].detach(), h0, W, U, None, activation, sizes, True))
 
 
 @pytest.mark.parametrize("name", ["native", "manual"])
@@ -59,24 +45,6 @@ def test_gradient_from_the_state_alone_equals_autograd(activation: str, sign: fl
     dz, db = act.pullback(g, h.detach(), b.detach())
     torch.testing.assert_close(dz, expected_z, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(db.sum(0), expected_b, rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize("activation", activations.ACTIVATIONS)
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("sizes", [None, [3, 2, 2, 1]])
-def test_manual_equals_naive(activation: str, reverse: bool, sizes: list[int] | None) -> None:
-    x, h0, W, U, b = arguments(activation)
-    if sizes is not None:
-        x = x.detach().flatten(0, 1)[: sum(sizes)].requires_grad_()
-    batch_sizes = None if sizes is None else torch.tensor(sizes)
-    leaves = (x, h0, W, U, b)
-    results = []
-    for rung in (naive, manual.recurrence):
-        output, h_n = rung(*leaves, activation, batch_sizes, reverse)
-        gradients = torch.autograd.grad((output.sin().sum() + h_n.cos().sum()), leaves)
-        results.append([output, h_n, *gradients])
-    for ours, expected in zip(*reversed(results), strict=True):
-        torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10)
 
 
 def test_unused_output_costs_no_full_length_gradient() -> None:
@@ -110,44 +78,3 @@ def test_refuses(change: dict[str, Any], message: str) -> None:
 
 
 RUNNING = [name for name, state in backends().items() if state == "available"]
-
-
-@pytest.mark.parametrize("name", RUNNING)
-def test_batched_gradients(name: str) -> None:
-    x, h0, W, U, b = (t.detach().requires_grad_() for t in arguments("modrelu"))
-    output, _ = recurrence(x, h0, W, U, b, backend=name)
-    g = torch.randn(3, *output.shape, dtype=output.dtype)
-    together = torch.autograd.grad(output, (x, W, b), g, is_grads_batched=True, retain_graph=True)
-    by_vmap = torch.vmap(lambda g: torch.autograd.grad(output, (x, W, b), g, retain_graph=True))(g)
-    one_by_one = [torch.autograd.grad(output, (x, W, b), one, retain_graph=True) for one in g]
-    for one, other, parts in zip(together, by_vmap, zip(*one_by_one, strict=True), strict=True):
-        torch.testing.assert_close(one, torch.stack(parts), rtol=0, atol=1e-12)
-        torch.testing.assert_close(other, torch.stack(parts), rtol=0, atol=1e-12)
-    jacobians = [
-        torch.autograd.functional.jacobian(
-            lambda x: recurrence(x, h0.detach(), W.detach(), U.detach(), None, backend=name)[1], x, vectorize=vectorize
-        )
-        for vectorize in (False, True)
-    ]
-    torch.testing.assert_close(jacobians[0], jacobians[1], rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["auto", *RUNNING])
-@pytest.mark.parametrize("reverse", [False, True])
-def test_meta_tensors_have_the_shapes(name: str, reverse: bool) -> None:
-    tensors = [t.to("meta").detach().requires_grad_() for t in arguments("modrelu", torch.float32)]
-    output, h_n = recurrence(*tensors, backend=name, reverse=reverse)
-    assert (output.shape, h_n.shape, output.device.type) == ((T, B, N), (B, N), "meta")
-    gradients = torch.autograd.grad(output.sum(), tensors)
-    assert [g.shape for g in gradients] == [t.shape for t in tensors]
-
-
-def test_flops_are_counted_as_those_of_the_plain_loop() -> None:
-    def count(name: str) -> int:
-        tensors = arguments("modrelu")
-        with FlopCounterMode(display=False) as counter:
-            y, _ = readout(*tensors, torch.ones(1, N).double().requires_grad_(), torch.ones(1).double(), backend=name)
-            y.sum().backward()
-        return int(counter.get_total_flops())
-
-    assert {count(name) for name in RUNNING} == {3 * 2 * T * B * (N * N + N * M + N)}

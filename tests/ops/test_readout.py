@@ -7,11 +7,12 @@ from typing import Any, Literal
 import pytest
 import torch
 import torch.nn.utils.prune
+from tests.ops import problems as shared
 from torch import Tensor
 
 from scornn.nn import SequenceModel
 from scornn.nn.catalogue import MODELS, build
-from scornn.ops import activations, backends, naive, native, readout, recurrence
+from scornn.ops import Operands, activations, backends, naive, native, readout, recurrence
 
 F64 = torch.float64
 SIZES = (1, 2, 7, 9, 16, 17, 33)
@@ -19,26 +20,19 @@ needs_kernel = pytest.mark.skipif(backends()["native"] != "available", reason="n
 
 
 def problem(T: int, B: int, n: int, m: int, p: int, activation: str, packed: bool, dtype: torch.dtype = F64) -> Any:
-    n += n % 2 if activation == "complex_modrelu" else 0
-    random = torch.Generator().manual_seed(T + 10 * B + 100 * n + 1000 * p)
-    make = lambda *shape: torch.randn(*shape, generator=random, dtype=F64).to(dtype)  # noqa: E731
-    batch_sizes = None
-    x = make(T, B, m)
-    if packed:
-        lengths = torch.randint(1, T + 1, (B,), generator=random)
-        lengths[0] = T
-        batch_sizes = (lengths > torch.arange(T).unsqueeze(1)).sum(1)
-        x = make(int(batch_sizes.sum()), m)
-    W = torch.linalg.qr(make(n, n).double())[0].to(dtype)
-    b = 0.1 * make(n // activations.ACTIVATIONS[activation].units_per_bias)
-    tensors = [x, make(B, n), W, 0.5 * make(n, m), b, make(p, n), make(p)]
-    return [t.requires_grad_() for t in tensors], batch_sizes
+    """The tensors, those of a head among them, and the batch sizes."""
+    given = shared.problem(activation, T, B, n, m, packed)
+    states = given.h0.shape[1]
+    head = torch.randn(p, states, dtype=F64), torch.randn(p, dtype=F64)
+    assert given.b is not None
+    tensors = [given.x, given.h0, given.W, given.U, given.b, *head]
+    return [t.to(dtype).requires_grad_() for t in tensors], given.batch_sizes
 
 
 def results(backend: str, tensors: list[Tensor], use: str = "both", **settings: Any) -> list[Tensor]:
     if backend == "naive":
         *inputs, V, c = tensors
-        output, h_n = naive.recurrence(*inputs, *settings.values())
+        output, h_n = naive.recurrence(Operands(*inputs, *settings.values()))
         y = torch.nn.functional.linear(output, V, c)
     else:
         y, h_n = readout(*tensors, backend=backend, **settings)

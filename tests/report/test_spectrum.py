@@ -110,12 +110,3 @@ def test_without_checkpoint_and_file_it_is_said(trained):
     path, _ = trained()
     (path / "checkpoints" / "step-30" / "manifest.json").unlink()
     assert spectrum.read(path) == ([], "no spectrum of W: neither a checkpoint nor spectrum.json is here")
-
-
-def test_weights_of_another_layer_are_said(trained):
-    path, _ = trained()
-    weights = {"layer.weight_ih_l0": torch.zeros(3, 10)}
-    checkpoint.save(path / "checkpoints", 40, weights, {}, {})
-    found, reason = spectrum.read(path)
-    assert found == []
-    assert "step-40 cannot be used" in reason

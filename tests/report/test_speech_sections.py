@@ -58,12 +58,16 @@ def test_damaged_files_are_said(spoken):
     (audio / "a.npz").write_bytes(b"PK\x03\x04 no archive")
     np.savez(audio / "b.npz", true=np.zeros((3, 129)))
     np.savez(audio / "c.npz", true=np.array([{}], dtype=object), predicted=np.zeros((3, 129)))
+    np.savez_compressed(audio / "e.npz", true=np.random.default_rng(0).random((9, 129)), predicted=np.zeros((9, 129)))
+    damaged = bytearray((audio / "e.npz").read_bytes())
+    damaged[200:300] = bytes(100)
+    (audio / "e.npz").write_bytes(damaged)
     (audio / "d.true.wav").unlink()
     (audio / "scores.json").write_text("[1")
-    *_, notes = speech.examples(spoken, "scoRNN", utterances=4)
+    *_, notes = speech.examples(spoken, "scoRNN", utterances=5)
     assert [note.split(":")[0] for note in notes.paragraphs] == [
         *("a.npz cannot be shown", "b.npz cannot be shown", "c.npz cannot be shown"),
-        "d.true.wav is missing",
+        *("d.true.wav is missing", "e.npz cannot be shown"),
     ]
     assert "expected an array 'predicted'" in notes.paragraphs[1]
 

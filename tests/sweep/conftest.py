@@ -38,9 +38,7 @@ def sweep() -> Callable[..., int]:
 
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(
-    ["torch", "optuna", "scornn.program.cli.sweep", "scornn.program.sweep.program", "scornn.program.sweep.rho"]
-)
+_FORKS.set_forkserver_preload(["torch", "optuna", "scornn.program.cli.sweep", "scornn.program.sweep.program"])
 """Imported once for all processes of these tests."""
 _SWEEP = """
 import os, sys

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import json
-import os
 import shutil
 import signal
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -38,35 +37,13 @@ def contents(path: Path) -> dict[str, bytes]:
     return {str(f): f.read_bytes() for f in sorted(path.rglob("*")) if f.is_file() and not f.name.endswith("lock")}
 
 
-def _edit(path: Path, change: Callable[[bytes], bytes]) -> None:
-    path.write_bytes(change(path.read_bytes()))
-
-
-def _other_plan(sweep: Path) -> None:
-    table = json.loads((sweep / "sweep.json").read_text())
-    table["settings"]["model"]["hidden"] = 3
-    (sweep / "sweep.json").write_text(json.dumps(table))
+def _overwrite(path: Path) -> None:
+    path.write_bytes(b"x" * 100)
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], None], int, str]] = {
-    "another plan": (_other_plan, 2, "is of another config: model.hidden is 4 there, 3 here"),
     "no plan": (lambda s: (s / "sweep.json").unlink(), 2, "s is not a sweep: it has no sweep.json"),
-    "no JSON": (lambda s: _edit(s / "sweep.json", lambda old: old[:50]), 2, "sweep.json"),
-    "garbage in the journal": (
-        lambda s: _edit(s / "journal.log", lambda old: old.replace(b'{"op_code":4', b"\xff\xff", 1)),
-        6,
-        "cannot read the journal s/journal.log",
-    ),
-    "a value in the journal": (
-        lambda s: _edit(s / "journal.log", lambda old: old.replace(b'"op_code":4', b'"op_code":[', 1)),
-        6,
-        "cannot read the journal s/journal.log",
-    ),
-    "an operation in the journal": (
-        lambda s: _edit(s / "journal.log", lambda old: old.replace(b'"op_code":4', b'"op_code":77', 1)),
-        6,
-        "cannot read the journal s/journal.log",
-    ),
+    "no database": (lambda s: _overwrite(s / "sweep.db"), 2, "sweep.db: it holds no study"),
 }
 
 
@@ -84,24 +61,17 @@ def test_damage_is_named_and_nothing_changes(
     assert not Path("sweep.html").exists()
 
 
-def test_a_damaged_best_json_is_written_anew(copy: Path) -> None:
-    before = contents(copy)
-    (copy / "best.json").write_bytes(b"\xa0")
-    assert main(["sweep", "resume", "s", "--quiet"]) == 0
-    assert contents(copy)["s/best.json"] == before["s/best.json"]
-
-
 def test_a_report_writes_its_page_alone(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(copy)
     assert main(["sweep", "report", "s"]) == 0
     assert contents(copy) == before
-    (copy / "journal.log").unlink()
+    (copy / "sweep.db").unlink()
     before = contents(copy)
     assert main(["sweep", "report", "s", "--out", "other.html"]) == 6
-    assert "cannot open the journal s/journal.log: No such file" in capsys.readouterr().err
+    assert "s/sweep.db: no such file" in capsys.readouterr().err
     assert contents(copy) == before
     assert not Path("other.html").exists()
-    assert main(["sweep", "resume", "s", "--quiet"]) == 0
+    assert main(["sweep", "resume", "s", "--quiet"]) == 0  # from the run directories
     assert main(["sweep", "report", "s", "--out", "other.html"]) == 0
 
 
@@ -152,12 +122,14 @@ def test_a_stop_is_told_on_standard_error_with_a_command_that_can_be_pasted(
     assert "use: scornn train --config 'my sweeps/a/best.json'" in said
 
 
-def test_a_full_disk_names_the_journal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from optuna.storages.journal import JournalFileBackend
+def test_a_storage_that_goes_away_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Trainer._step
 
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def stepping(self: Trainer, stop: bool) -> bool:
+        with closing(sqlite3.connect("s/sweep.db")) as database:
+            database.execute("drop table if exists trial_user_attributes")
+        return step(self, stop)
 
-    monkeypatch.setattr(JournalFileBackend, "append_logs", full)
+    monkeypatch.setattr(Trainer, "_step", stepping)
     assert main(["sweep", "copying", *TINY, "--over", "seed=1,2", "--out", "s"]) == 6
-    assert "scornn: cannot write s/journal.log: No space left on device; free" in capsys.readouterr().err
+    assert "scornn: lost the storage sweep.db: " in capsys.readouterr().err

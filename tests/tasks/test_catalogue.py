@@ -7,13 +7,8 @@ import pytest
 
 import scornn
 from scornn.errors import UsageError
-from scornn.program.cli._options import task_names
 from scornn.program.tasks import TASKS, CopyingConfig, PixelMnistConfig, Task, TaskConfig, make, task
 from scornn.program.tasks.catalogue import find, name_of
-
-
-def test_help_knows_the_names_without_importing_them() -> None:
-    assert task_names() == list(TASKS)
 
 
 def test_a_name_stands_for_a_table_and_back() -> None:

@@ -87,14 +87,6 @@ def test_copying_figures() -> None:
     assert task.measure(wrong, batch)["recall"] == (79.0, 80)
 
 
-def test_copying_loss_of_non_contiguous_outputs() -> None:
-    task = copying(length=5, batch=3)
-    batch = task.batch("train", 0, 0)
-    outputs = torch.randn(3, 25, 9)
-    expected = task.loss(outputs.transpose(0, 1).contiguous(), batch)[0]
-    assert torch.equal(task.loss(outputs.transpose(0, 1), batch)[0], expected)
-
-
 @pytest.mark.parametrize("length", [3, 4, 10, 11, 200])
 def test_adding_sequences(length: int) -> None:
     batch = adding(length=length, train_size=3000, batch=1000).batch("train", 0, 2)
@@ -170,16 +162,6 @@ def test_targets_at_the_end_are_told_from_those_at_every_step() -> None:
     batch = Batch(torch.randn(3, 3, 1), torch.arange(9).view(3, 3))
     assert batch.shard(1, 3, "last").targets.tolist() == [[3, 4, 5]]
     assert batch.shard(1, 3, "all").targets.tolist() == [[1], [4], [7]]
-
-
-def test_sums_over_shards_are_the_whole() -> None:
-    task = copying(length=6, batch=5)
-    batch = task.batch("train", 0, 0)
-    outputs = torch.randn(26, 5, 9)
-    parts = [task.loss(outputs[:, rank::2], batch.shard(rank, 2)) for rank in range(2)]
-    total, count = task.loss(outputs, batch)
-    assert sum(c for _, c in parts) == count
-    torch.testing.assert_close(parts[0][0] + parts[1][0], total)
 
 
 @pytest.mark.parametrize(

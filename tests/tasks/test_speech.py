@@ -11,7 +11,7 @@ import pytest
 import soundfile
 import torch
 
-from scornn.errors import DataError, UsageError
+from scornn.errors import DataError
 from scornn.nn import SequenceModel, build
 from scornn.program import tasks
 from scornn.program.metrics.reconstruct import evaluate_audio
@@ -122,27 +122,6 @@ def test_padding_counts_for_nothing(folder: Path) -> None:
     assert torch.equal(poisoned.grad, outputs.grad)
 
 
-def test_padding_does_not_reach_the_weights(folder: Path) -> None:
-    """A batch and the same batch padded further and with other values: the same gradients."""
-    task = make(folder, batch=4)
-    batch = task.batch("train", 0, 0)
-    assert batch.lengths is not None
-    longer = torch.full((batch.inputs.shape[0] + 7, 4, 129), 1e6)
-    wider = Batch(longer.clone(), longer.clone(), batch.lengths)
-    for column, length in enumerate(batch.lengths.tolist()):
-        wider.inputs[:length, column] = batch.inputs[:length, column]
-        wider.targets[:length, column] = batch.targets[:length, column]
-    model = SequenceModel(build("scornn", 129, 5), 129)
-    gradients = []
-    for one in (batch, wider):
-        model.zero_grad()
-        total, count = task.loss(model(one.inputs, one.lengths), one)
-        (total / count).backward()
-        gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
-    for a, b in zip(*gradients, strict=True):
-        torch.testing.assert_close(a, b)
-
-
 def test_two_scales(folder: Path) -> None:
     """mse is over valid steps; mse_padded divides by the steps of sequences padded to the longest."""
     task = make(folder, eval_batch=1)
@@ -197,13 +176,6 @@ def test_bad_files_are_listed_in_notes(folder: Path, tmp_path: Path) -> None:
     assert len(task.notes) == 1
     assert task.notes[0].startswith(f"skipped {tmp_path / 's0' / 'bad.wav'}: found a file compressed with shorten, ")
     assert "1 skipped" in task.fingerprint()["corpus"]
-
-
-def test_settings() -> None:
-    with pytest.raises(UsageError, match="batch"):
-        tasks.make(SpeechConfig(batch=0), 0)
-    with pytest.raises(UsageError, match="corpus"):
-        tasks.make(SpeechConfig(corpus="librispeech"), 0)  # type: ignore[arg-type]
 
 
 def test_audio_of_real_speech(shared_data: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import safetensors.torch
 import torch
 
 from scornn.nn.catalogue import MODELS
+from scornn.program import plugins
 from scornn.program.tasks import TASKS
 from scornn.program.train.config import Config, build
 from scornn.program.train.tables import assign, merge
@@ -47,6 +48,7 @@ def new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
         for registry, entries in before:
             registry.clear()
             registry.update(entries)
+        plugins._digests.clear()
         for name in [name for name in sys.modules if name.startswith("scornn_plugin_")]:
             del sys.modules[name]
 

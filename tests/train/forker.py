@@ -14,7 +14,7 @@ import traceback
 
 import torch._dynamo  # noqa: F401  (every optimizer imports it when it is made)
 
-import scornn.program.paper.presets
+import scornn.program.recipes.presets
 import scornn.program.train.program  # noqa: F401
 from scornn.program.cli import main
 

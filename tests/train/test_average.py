@@ -109,14 +109,6 @@ def test_a_run_without_an_average_says_so(small: Small, tmp_path: Path) -> None:
         program.evaluate(tmp_path / "run", weights="average")
 
 
-def test_a_checkpoint_of_before_averages_goes_on(small: Small, tmp_path: Path) -> None:
-    start(small(optimizer__average=None, steps=10), tmp_path / "run")
-    saved = checkpoint.load(tmp_path / "run" / "checkpoints" / "step-10")
-    del saved.state["ledger"]["average"]
-    checkpoint.save(tmp_path / "run" / "checkpoints", 10, saved.model, saved.training, saved.state)
-    assert program.resume(tmp_path / "run", steps=14, quiet=True, tensorboard=False).summary["finished"]
-
-
 @pytest.mark.parametrize(
     ("schedule", "expected"),
     [

@@ -6,16 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scornn.errors import UsageError
-from scornn.program.roles import Role
-from scornn.program.train.config import Config, build, config_hash, role, to_json, to_table
+from scornn.program.train.config import Config, build, to_json, to_table
 from scornn.program.train.tables import assign, merge, of_today, parse_setting, parse_value, read, set_values
-from scornn.program.train.validate import convert
 
 Small = Callable[..., Config]
 
@@ -29,19 +26,19 @@ Small = Callable[..., Config]
         (
             "optimizer.rest.momentum",
             0.9,
-            r"unknown key optimizer\.rest\.momentum; known: decay, eps, flavour, kind, lr",
+            r"unknown key optimizer\.rest\.momentum; known: decay, eps, flavour, kind, lr, weight_decay",
         ),
-        ("model.hidden", 0, r"model\.hidden = 0: expected an integer from 1 to 1048576"),
-        ("model.hidden", True, r"model\.hidden = true: expected an integer from 1"),
-        ("model.hidden", 2.5, r"model\.hidden = 2\.5: expected an integer from 1"),
-        ("model.hidden", "many", r'model\.hidden = "many": expected an integer from 1'),
-        ("model.hidden", None, r"model\.hidden = null: expected an integer from 1"),
-        ("optimizer.rest.lr", math.nan, r"optimizer\.rest\.lr = nan: expected a finite number > 0 and <= 10"),
-        ("optimizer.rest.lr", math.inf, r"optimizer\.rest\.lr = inf: expected a finite number"),
-        ("optimizer.rest.lr", 0, r"optimizer\.rest\.lr = 0: expected a finite number > 0"),
-        ("optimizer.rest.lr", False, r"optimizer\.rest\.lr = false: expected a finite number"),
-        ("optimizer.rest.decay", 1.0, r"optimizer\.rest\.decay = 1\.0: expected a finite number >= 0 and < 1"),
-        ("optimizer.rest.kind", "adma", r'optimizer\.rest\.kind = "adma": expected one of adam, adamw, rmsprop, sgd'),
+        ("model.hidden", 0, "model.hidden = 0: expected `int` >= 1"),
+        ("model.hidden", True, "model.hidden = True: expected `int`, got `bool`"),
+        ("model.hidden", 2.5, "model.hidden = 2.5: expected `int`"),
+        ("model.hidden", "many", "model.hidden = 'many': expected `int`"),
+        ("model.hidden", None, "model.hidden: expected `int`, got `null`"),
+        ("optimizer.rest.lr", math.nan, "optimizer.rest.lr = nan: expected a finite number"),
+        ("optimizer.rest.lr", math.inf, "optimizer.rest.lr = inf: expected a finite number"),
+        ("optimizer.rest.lr", 0, "optimizer.rest.lr = 0: expected `float` > 0"),
+        ("optimizer.rest.lr", False, "optimizer.rest.lr = False: expected `float`"),
+        ("optimizer.rest.decay", 1.0, "optimizer.rest.decay = 1.0: expected `float` < 1.0"),
+        ("optimizer.rest.kind", "adma", "optimizer.rest.kind = 'adma': expected one of adam, adamw, rmsprop, sgd"),
         ("optimizer.recurrent.weight_decay", 0.1, r"weight_decay = 0\.1: only adam and adamw take it, not rmsprop"),
         (
             "optimizer.recurrent",
@@ -58,15 +55,15 @@ Small = Callable[..., Config]
             "theano",
             r"rest\.flavour = theano: only rmsprop takes it, not adam; .* --set optimizer\.rest\.flavour=tf1",
         ),
-        ("optimizer.recurrent", {}, r"optimizer\.recurrent\.kind is missing: expected one of adam"),
-        ("task", 3, r"task = 3: expected a table$"),
-        ("task.name", "sorting", r'task\.name = "sorting": expected one of adding, arrays, copying'),
-        ("task.length", 0, r"task\.length = 0: expected an integer from"),
+        ("optimizer.recurrent", {}, "optimizer.recurrent: object missing required field `kind`"),
+        ("task", 3, "task = 3: expected `object`"),
+        ("task.name", "sorting", "task.name = 'sorting': expected one of adding, arrays, copying"),
+        ("task.length", 0, "task.length = 0: expected `int` >= 1"),
         ("task.permuted", True, r"unknown key task\.permuted"),
-        ("seed", -1, r"seed = -1: expected an integer from 0 to 4294967295"),
-        ("seed", 1 << 32, r"seed = 4294967296: expected an integer from 0"),
-        ("threads", 0, r"threads = 0: expected an integer from 1 to 1024"),
-        ("device", "tpu", r'device = "tpu": expected one of cpu, cuda'),
+        ("seed", -1, "seed = -1: expected `int` >= 0"),
+        ("seed", 1 << 32, "seed = 4294967296: expected `int` <= 4294967295"),
+        ("threads", 0, "threads = 0: expected `int` >= 1"),
+        ("device", "tpu", "device = 'tpu': expected one of cpu, cuda"),
         ("epochs", 3, r"both steps and epochs are given"),
         ("steps", None, r"neither steps nor epochs is given"),
         ("model.options.rho", 7, r"model\.options\.rho = 7: expected an integer from 0 to 6 \(model\.hidden\)"),
@@ -74,9 +71,9 @@ Small = Callable[..., Config]
         ("model.options.rho", "half", r"model\.options\.rho = 'half': expected an integer"),
         ("model.options.rho", True, r"model\.options\.rho = True: expected an integer"),
         ("model.options.a b", 1, r"model\.options\.a b = 1: expected a keyword argument's name"),
-        ("model.options.x", [1], r"model\.options = .*: expected each value to be true or false or an integer"),
-        ("stop_when.recall", "high", r'stop_when = {"recall": "high"}: expected each value to be a finite number'),
-        ("model", 3, r"model = 3: expected a table"),
+        ("model.options.x", [1], r"model\.options\[\.\.\.\]: expected `bool | int | float | str`, got `array`"),
+        ("stop_when.recall", "high", r"stop_when\[\.\.\.\]: expected `float`, got `str`"),
+        ("model", 3, "model = 3: expected `object`"),
         ("format", 2, r"format = 2: expected one of 1"),
         *(
             (("name", name, r"name = .*: expected 1 to 100 letters"))
@@ -101,8 +98,6 @@ def test_odd_and_smallest_sizes_are_allowed(small: Small) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.json", '{"seed": 1, "seed": 2}', "the key 'seed' is given twice"),
-        ("a.json", '{"model": {"hidden": 1, "hidden": 1}}', "the key 'hidden' is given twice"),
         ("a.toml", "seed = 1\nseed = 2", r"a\.toml: .*overwrite"),
         ("a.toml", "seed =", r"a\.toml: no valid TOML: "),
         ("a.json", "[1]", "expected a table of keys, found list"),
@@ -124,42 +119,11 @@ def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "binary.toml")
 
 
-class Lists(msgspec.Struct):
-    rates: tuple[float, ...] = ()
-    sizes: list[dict[str, float]] = []
-    pair: tuple[int, int] = (1, 2)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "said"),
-    [
-        ("rates", [math.nan, 1.0], r"rates = \[nan, 1\.0\]: expected a list, each item a finite number"),
-        ("rates", (1.0, math.inf), r"rates = \(1\.0, inf\): expected a list, each item a finite number"),
-        ("sizes", [{"a": 1.0}, {"a": math.inf}], r"sizes = .*: expected a list, each item a table"),
-        ("rates", 3, r"rates = 3: expected a list, each item a finite number"),
-        ("rates", [1, "a"], r'rates = \[1, "a"\]: expected a list, each item a finite number'),
-        ("pair", [1], r"pair = \[1\]: expected a list of an integer, an integer"),
-    ],
-)
-def test_a_wrong_list_is_refused_by_name(key: str, value: Any, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        convert({key: value}, Lists)
-
-
 def test_nan_in_json_is_refused_as_a_value(small: Small, tmp_path: Path) -> None:
     table = to_json(small()).replace('"lr": 0.01', '"lr": NaN')
     (tmp_path / "a.json").write_text(table)
     with pytest.raises(UsageError, match=r"optimizer\.rest\.lr = nan"):
         build(read(tmp_path / "a.json"))
-
-
-def test_half_a_character_is_refused_before_it_is_written(small: Small) -> None:
-    """JSON can spell it, and no file can hold it."""
-    table = json.loads(to_json(small()).replace('"data": null', '"data": "a\\ud800"'))
-    with pytest.raises(UsageError, match=r"data = 'a\\ud800': it is not UTF-8"):
-        build(table)
-    with pytest.raises(UsageError, match=r"sizes = .* is not UTF-8"):
-        convert({"sizes": [{"a": "\udcff"}]}, Lists)
 
 
 @given(st.floats(min_value=1e-300, max_value=10, exclude_min=True), st.integers(0, (1 << 32) - 1))
@@ -175,22 +139,6 @@ def test_written_and_read_a_config_is_the_same(lr: float, seed: int) -> None:
     config = build(table)
     again = build(json.loads(to_json(config)))
     assert again == config
-    assert config_hash(again) == config_hash(config)
-
-
-def test_the_hash_is_of_the_course_not_of_its_length(small: Small) -> None:
-    same = [small(), small(steps=99), small(steps=None, epochs=3), small(name="x"), small(data="/elsewhere")]
-    other = [
-        small(seed=1),
-        small(threads=2),
-        small(optimizer__rest__lr=0.02),
-        small(task__length=11),
-        small(eval_every=5),
-        small(optimizer__schedule={"kind": "halving", "every": 100}),
-        small(optimizer__average={"decay": 0.99}),
-    ]
-    assert len({config_hash(config) for config in same}) == 1
-    assert len({config_hash(config) for config in (same[0], *other)}) == 1 + len(other)
 
 
 def test_an_option_of_today_is_not_set_in_a_config_of_before() -> None:
@@ -200,6 +148,16 @@ def test_an_option_of_today_is_not_set_in_a_config_of_before() -> None:
     for path in found:
         written = of_today(json.loads(path.read_text()))
         assert set_values(written) == set_values(to_table(build(written))), path
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw", "stiefel-rms"])
+def test_a_rule_that_divides_by_nothing_but_eps_has_one(kind: str, small: Small) -> None:
+    """Where a gradient is zero the step would be 0/0, and NaN in the weights."""
+    rule = {"kind": kind, "lr": 0.1, "eps": 0.0}
+    with pytest.raises(UsageError, match=r"optimizer\.recurrent\.eps = 0\.0: .* divides by it"):
+        small(optimizer__recurrent=rule)
+    small(optimizer__recurrent={**rule, "eps": 1e-20})
+    small(optimizer__recurrent={**rule, "kind": "rmsprop", "flavour": "theano"})
 
 
 def test_layers_merge_table_by_table() -> None:
@@ -231,11 +189,3 @@ def test_numbers_of_thousands_of_digits_are_refused_in_words(small: Small) -> No
         with pytest.raises(UsageError, match=r"model\.options\.rho = .*: expected an integer from 0 to"):
             small(model__options={"rho": value})
     assert parse_value(f"[{digits}]") == f"[{digits}]"
-
-
-def test_roles_stand_on_the_fields() -> None:
-    free = {key for key in Config.__struct_fields__ if role(key) is Role.FREE}
-    assert free >= {"steps", "epochs", "stop_when", "name", "data"}
-    assert not free & {"seed", "threads", "task", "model", "optimizer", "start"}
-    assert [role(key) for key in ("seed", "task.batch", "task.corpus", "optimizer.average.decay")] == [Role.RUN] * 4
-    assert [role(key) for key in ("task.length", "task.permuted", "model.hidden", "optimizer.rest.lr")] == [None] * 4

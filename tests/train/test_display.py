@@ -1,6 +1,7 @@
 """What people see: a bar in a terminal, lines elsewhere, TensorBoard where it is wanted."""
 
 import importlib.util
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 
 from scornn.errors import UsageError
+from scornn.program.progress import Bar, log, run_log, run_messages, tell
 from scornn.program.train import board, program
 from scornn.program.train.config import Config, to_json
-from scornn.program.train.progress import Figures, Screen, tell
+from scornn.program.train.progress import Figures
 
 Small = Callable[..., Config]
 
@@ -39,7 +41,7 @@ def test_a_terminal_gets_a_bar_and_its_cursor_back(small: Small, forker: Any, tm
     os.close(master)
     text = seen.decode()
     assert code == 0, text
-    for part in ("14/14", "100%", "loss ", "(baseline 0.6931)", "test recall", "steps/s", "left", "‖WᵀW−I‖", "done: "):
+    for part in ("14/14", "100%", "loss ", "(baseline 0.6931)", "test recall", "steps/s", "‖WᵀW−I‖", "done: "):
         assert part in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
@@ -68,13 +70,27 @@ def test_a_reader_that_leaves_does_not_end_the_training() -> None:
     assert after == before, "a descriptor was left open"
 
 
-def test_a_reader_that_leaves_does_not_end_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "w") as stream:
-        monkeypatch.setattr("sys.stdout", stream)
-        Screen(quiet=False).say("nobody hears")
-        monkeypatch.undo()
+def test_messages_of_a_run_go_to_its_log_and_warnings_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    written: list[str] = []
+    with run_messages(logging.WARNING) as kept:
+        run_log.info("early")
+        run_log.warning("odd")
+        log.info("of the program")
+        kept.write_to(written.append)
+        run_log.info("late")
+    run_log.info("after")
+    assert written == ["early", "odd", "late"]
+    assert capsys.readouterr() == ("of the program\nafter\n", "warning: odd\n")
+
+
+def test_a_bar_says_what_is_left_where_nobody_sees_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bar("reading", 4, every=0) as bar:
+        bar.begin(1)
+        bar.update(2, "two")
+    with Bar("unseen", 4, every=0, shown=False) as bar:
+        bar.update(2, "two")
+        bar.say("two")
+    assert capsys.readouterr().out == "reading\ntwo · 0:00 elapsed · 0:00 left\n"
 
 
 def test_figures_in_a_line() -> None:

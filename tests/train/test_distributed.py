@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,36 @@ import safetensors.torch
 import torch
 
 from scornn.nn.catalogue import MODELS
+from scornn.program.cli import main
 from scornn.program.train import checkpoint, program, state
 from scornn.program.train.config import Config, to_json
 
 Small = Callable[..., Config]
+
+
+@pytest.mark.parametrize("address", [{}, {"MASTER_ADDR": "127.0.0.1"}], ids=["no address", "no peer"])
+def test_a_job_whose_peers_do_not_come_says_so(
+    address: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    if address:
+        address = {**address, "MASTER_PORT": port}
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", **address}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("scornn.program.train.distributed._JOINING", timedelta(seconds=1))
+    monkeypatch.setattr("scornn.program.train.distributed._PATIENCE", 0.1)
+    assert main(["train", "copying", "--iterations", "1", "--out", "run"]) == 2
+    said = capsys.readouterr().err
+    if address:
+        assert f"waiting for 1 other process at 127.0.0.1:{port}" in said
+        assert "did not come within 0:00:01" in said
+    assert "torchrun" in said
+    assert "Traceback" not in said
+    assert not Path("run").exists()
+
+
 # Of 50 training samples the third batch holds 10; 7 test samples make two batches, one for each process.
 CHANGES: dict[str, Any] = {
     "task": {"name": "copying", "length": 10, "train_size": 50, "test_size": 7, "batch": 20, "eval_batch": 4},

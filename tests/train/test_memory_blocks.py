@@ -69,12 +69,6 @@ def test_its_angles_are_on_the_circle_at_the_start_and_now(tmp_path: Path) -> No
     assert abs(start.eigenvalues - now.eigenvalues).max() > 0.01
 
 
-def test_there_is_no_onnx_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert train("adding", tmp_path / "run", steps=1) == 0
-    assert main(["export", str(tmp_path / "run"), "--to", "onnx", "--out", str(tmp_path / "a.onnx")]) == 2
-    assert "a MemoryBlocks cannot be frozen" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "option", ["model.read=mean", "model.readout={ width = 4, norm = true }", "model.options.stride=2"]
 )

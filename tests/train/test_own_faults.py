@@ -73,8 +73,8 @@ def test_a_task_that_has_changed_since_is_another_one(
     assert main(TASK) == 0
     write("first.py", '"accuracy", "max"', '"loss", "min"')
     new_process()
-    assert main(["resume", "run", "--iterations", "3", "--quiet"]) == 4
-    said = "is of a task that has changed since: its headline was 'accuracy', is 'loss', its goal was 'max', is 'min'"
+    assert main(["resume", "run", "--plugin", "first.py", "--iterations", "3", "--quiet"]) == 4
+    said = "was trained for another task: headline loss instead of accuracy; goal min instead of max"
     assert said in capsys.readouterr().err
 
 
@@ -96,3 +96,13 @@ def test_a_setting_can_be_taken_back() -> None:
     config = json.loads(Path("run/config.json").read_text())
     assert config["optimizer"]["average"] is None
     assert '"weights"' not in Path("run/metrics.jsonl").read_text()
+
+
+def test_native_without_a_kernel_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("scornn.ops.library.load", lambda: "no kernel was built")
+    for model in ("scornn", "lstm"):
+        assert main(["train", "adding", "--model", model, "--backend", "native", *SMALL, *SHORT]) == 2
+        assert "backend = native: no kernel was built; expected auto, manual or naive" in capsys.readouterr().err
+    assert not Path("run").exists()

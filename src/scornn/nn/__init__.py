@@ -4,54 +4,23 @@ Importing this package enters every model into the catalogue, in the order of th
 """
 
 # isort: off
-from scornn.nn.base import DenseRecurrentLayer, OrthogonalRecurrentLayer
-from scornn.nn.layer import RecurrentLayer
-from scornn.nn.catalogue import MODELS, build, parameter_count
-from scornn.nn.cell import Cell
-from scornn.nn.scornn import ScoRNN, ScoRNNCell
-from scornn.nn.rnn import IRNN, RNN
-from scornn.nn.gates import GRU, LSTM
-from scornn.nn.urnn import URNN, FullURNN
-from scornn.nn.eurnn import EURNN
-from scornn.nn.ornn import ORNN
-from scornn.nn.goru import GORU
-from scornn.nn.exprnn import DTriv, ExpRNN
-from scornn.nn.scurnn import ScuRNN
-from scornn.nn.spectral import SpectralRNN
-from scornn.nn.henaff import Henaff
-from scornn.nn.linear_memory import LinearMemory
-from scornn.nn.memory_block import MemoryBlock, MemoryBlocks
-from scornn.nn.model import SequenceModel
-from scornn.nn.stream import Stream
+from scornn.nn.layer import RecurrentLayer as RecurrentLayer
+from scornn.nn.catalogue import MODELS as MODELS, build as build, parameter_count as parameter_count
+from scornn.nn.scornn import ScoRNN as ScoRNN
+from scornn.nn.rnn import RNN as RNN
+from scornn.nn.plain import IRNN as IRNN, Henaff as Henaff
+from scornn.nn.cell import Cell as Cell, ScoRNNCell as ScoRNNCell
+from scornn.nn.gates import GRU as GRU, LSTM as LSTM
+from scornn.nn.urnn import URNN as URNN, FullURNN as FullURNN, ScuRNN as ScuRNN
+from scornn.nn.eurnn import EURNN as EURNN
+from scornn.nn.ornn import ORNN as ORNN
+from scornn.nn.goru import GORU as GORU
+from scornn.nn.exprnn import DTriv as DTriv, ExpRNN as ExpRNN
+from scornn.nn.spectral import SpectralRNN as SpectralRNN
+from scornn.nn.linear_memory import LinearMemory as LinearMemory
+from scornn.nn.memory_block import MemoryBlock as MemoryBlock, MemoryBlocks as MemoryBlocks
+from scornn.nn.model import SequenceModel as SequenceModel
+from scornn.nn.stream import Stream as Stream
 # isort: on
 
-__all__ = [
-    "EURNN",
-    "GORU",
-    "GRU",
-    "IRNN",
-    "LSTM",
-    "MODELS",
-    "ORNN",
-    "RNN",
-    "URNN",
-    "Cell",
-    "DTriv",
-    "DenseRecurrentLayer",
-    "ExpRNN",
-    "FullURNN",
-    "Henaff",
-    "LinearMemory",
-    "MemoryBlock",
-    "MemoryBlocks",
-    "OrthogonalRecurrentLayer",
-    "RecurrentLayer",
-    "ScoRNN",
-    "ScoRNNCell",
-    "ScuRNN",
-    "SequenceModel",
-    "SpectralRNN",
-    "Stream",
-    "build",
-    "parameter_count",
-]
+__all__ = ["build", "parameter_count", *(name for name in dir() if name[0].isupper())]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
 from torch import nn
 
 from scornn.errors import suggest
+from scornn.matrices import Matrix
 from scornn.nn.layer import RecurrentLayer
-from scornn.nn.recurrent import Recurrent
 
-Layer = TypeVar("Layer", bound=type[RecurrentLayer])
-_NOT_OPTIONS = {"self", "mode", "input_size", "hidden_size", "batch_first", "device", "dtype", "backend"}
+Kind = TypeVar("Kind", bound=type[RecurrentLayer] | type[Matrix])
+_NOT_OPTIONS = {"self", "mode", "input_size", "hidden_size", "batch_first", "device", "dtype", "backend", "matrix", "n"}
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ MODELS: dict[str, Model] = {}
 """Every model that was defined so far, in the order of definition."""
 
 
-def model(name: str, *, label: str = "", **facts: Any) -> Callable[[Layer], Layer]:
-    """Enter a layer into the catalogue.
+def model(name: str, *, label: str = "", **facts: Any) -> Callable[[Kind], Kind]:
+    """Enter a layer into the catalogue; or a matrix, as the layer :class:`scornn.nn.RNN` with it.
 
     Args:
         name: on the command line.
@@ -56,15 +57,32 @@ def model(name: str, *, label: str = "", **facts: Any) -> Callable[[Layer], Laye
         facts: the other fields of :class:`Model`.
     """
 
-    def enter(layer: Layer) -> Layer:
-        if not (isinstance(layer, type) and issubclass(layer, RecurrentLayer)):
-            raise TypeError(f"the model {name!r} is {layer!r}; expected a class derived from scornn.nn.RecurrentLayer")
+    def enter(kind: Kind) -> Kind:
+        if not (isinstance(kind, type) and issubclass(kind, (RecurrentLayer, Matrix))):
+            raise TypeError(
+                f"the model {name!r} is {kind!r}; expected a class derived from scornn.nn.RecurrentLayer or from "
+                "scornn.matrices.Matrix"
+            )
         if name in MODELS:
             raise ValueError(f"a model named {name!r} is there already: {MODELS[name].layer.__qualname__}")
+        layer = kind if issubclass(kind, RecurrentLayer) else _layer_of(kind)
         MODELS[name] = Model(name, layer, label or name, **facts)
-        return layer
+        return kind
 
     return enter
+
+
+def _layer_of(matrix: type[Matrix]) -> type[RecurrentLayer]:
+    """The layer of a matrix, found by pickle as ``matrix.Layer``."""
+    from scornn.nn.rnn import RNN
+
+    facts: dict[str, Any] = {"matrix_class": matrix, "__module__": matrix.__module__, "__doc__": matrix.__doc__}
+    if matrix.forward is Matrix.forward:  # W is never formed, and no other rung runs it
+        facts["BACKENDS"] = ("auto", "naive")
+    layer = type(matrix.__name__, (RNN,), facts)
+    layer.__qualname__ = f"{matrix.__qualname__}.Layer"
+    matrix.Layer = layer  # type: ignore[attr-defined]
+    return layer
 
 
 def look(name: str) -> Model:
@@ -87,15 +105,20 @@ def build(name: str, input_size: int, hidden_size: int, **options: Any) -> Recur
 def options_of(kind: type) -> dict[str, Any]:
     """What a layer's constructor takes as ``model.options``, with the defaults."""
     known: dict[str, Any] = {}
-    for base in kind.__mro__:  # a constructor with **kwargs hands them on
-        own = vars(base).get("__init__")
-        parameters = inspect.signature(own).parameters.values() if own else []
-        for p in parameters:
-            if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD):
-                known.setdefault(p.name, p.default)
-        if parameters and not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            break
-    return {name: default for name, default in known.items() if name not in _NOT_OPTIONS}
+    made = [vars(base)["__init__"] for base in kind.__mro__ if "__init__" in vars(base)]
+    taken = [list(inspect.signature(own).parameters.values()) for own in made]
+    handed_on = [any(p.kind is p.VAR_KEYWORD for p in parameters) for parameters in taken]
+    taken = taken[: handed_on.index(False) + 1]  # one with **options hands them on, at last to the matrix
+    if handed_on[0] and (matrix := getattr(kind, "matrix_class", None)):
+        taken.append(list(inspect.signature(matrix).parameters.values()))
+    for p in chain.from_iterable(taken):
+        if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD):
+            known.setdefault(p.name, p.default)
+    for name in ("nonlinearity", "learn_h0"):
+        if known.get(name, 0) is None:
+            known[name] = getattr(kind, {"nonlinearity": "default_nonlinearity"}.get(name, name))
+    fixed = _NOT_OPTIONS | getattr(kind, "matrix_options", {}).keys()
+    return {name: default for name, default in known.items() if name not in fixed}
 
 
 def parameter_count(model: nn.Module) -> int:
@@ -107,4 +130,4 @@ def parameter_count(model: nn.Module) -> int:
         16415
     """
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return trained - sum(module.constraints() for module in model.modules() if isinstance(module, Recurrent))
+    return trained - sum(module.constraints for module in model.modules() if isinstance(module, Matrix))

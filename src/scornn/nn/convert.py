@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from scornn.nn.base import DenseRecurrentLayer
+from scornn.nn.rnn import RNN
 from scornn.nn.scornn import ScoRNN
 from scornn.ops.activations import REAL
 
@@ -30,24 +30,17 @@ def convert(layer: nn.Module) -> ScoRNN:
         True
     """
     name = type(layer).__name__
-    if not isinstance(layer, DenseRecurrentLayer) or layer.kind == "goru":
+    if not isinstance(layer, RNN) or layer.kind == "goru":
         raise TypeError(f"convert: the recurrence of {name} is not one dense matrix, so no ScoRNN gives its outputs")
     if layer.activation not in REAL:
         raise ValueError(f"convert: {name} has the nonlinearity {layer.activation}; ScoRNN has {', '.join(REAL)}")
     layer.require_described(f"convert: no ScoRNN gives the outputs of a {name}")
-    weight = layer.like
-    more: dict[str, Any] = {
-        "device": weight.device,
-        "dtype": weight.dtype,
-        "learn_h0": layer.learn_h0,
-        "backend": layer.backend,
-    }
-    made = ScoRNN(**layer.settings(), nonlinearity=layer.activation, **more)
+    where: dict[str, Any] = {"device": layer.like.device, "dtype": layer.like.dtype}
+    settings = layer.settings() | {"learn_h0": layer.learn_h0, "backend": layer.backend}
+    made = ScoRNN(**settings, nonlinearity=layer.activation, **where)
     for suffix in layer.suffixes():
-        made.set_recurrent_matrix(suffix, getattr(layer, f"weight_hh{suffix}"))
-        made.tensor(f"weight_ih{suffix}").copy_(layer.input_matrix(suffix))
-        if (b := layer.bias_vector(suffix)) is not None:
-            made.tensor(f"bias{suffix}").copy_(b)
-        if layer.learn_h0:
-            made.tensor(f"h0{suffix}").copy_(layer.tensor(f"h0{suffix}"))
+        made.matrix(suffix).assign(layer.matrix(suffix).W())
+        for ours, theirs in zip(made.others(suffix), layer.others(suffix), strict=True):
+            if ours is not None:
+                ours.copy_(theirs)
     return made.train(layer.training)

@@ -65,23 +65,26 @@ class Frames:
 
     @torch.no_grad()
     def __post_init__(self) -> None:
-        whole = isinstance(self.network, SequenceModel)
-        layer = self.network.layer if whole else self.network
-        name = type(layer).__name__
+        model = self.network if isinstance(self.network, SequenceModel) else None
+        layer = self.layer
         if layer.bidirectional:
+            name = type(layer).__name__
             raise TypeError(
                 f"a bidirectional {name} has no form for single frames: its first output needs the last frame"
             )
-        outputs = layer.output_size
-        if whole:
-            outputs = [module for module in self.network.modules() if isinstance(module, nn.Linear)][-1].out_features
+        head = [] if model is None else [part for part in plain_head(model.head) if isinstance(part, nn.Linear)]
         self.array("in", layer.input_size)
-        self.array("out", outputs)
+        self.array("out", head[-1].out_features if head else layer.output_size)
         x = self._layers(layer)
-        if whole:
-            self._head(layer, x)
+        if model is None:
+            self.add("pick", self.outputs, OUTPUT, (x,), m=1)
         else:
-            self.add("pick", outputs, OUTPUT, (x,), m=1)
+            self._head(model.read, head, x)
+
+    @property
+    def layer(self) -> RecurrentLayer:
+        """The layer, with a head or without."""
+        return self.network.layer if isinstance(self.network, SequenceModel) else self.network
 
     @property
     def inputs(self) -> int:
@@ -93,7 +96,8 @@ class Frames:
 
     @property
     def dtype(self) -> torch.dtype:
-        return (self.network.layer if isinstance(self.network, SequenceModel) else self.network).like.dtype
+        dtype: torch.dtype = self.layer.like.dtype
+        return dtype
 
     def array(self, name: str, size: int, start: Tensor | None = None) -> int:
         """Add an array; return its number."""
@@ -148,10 +152,10 @@ class Frames:
         if gated:
             b = of.U.new_zeros((4 if of.kind == "gru" else 3) * n) if of.b is None else of.b
             return self.add("gates", n, h, (u, v), weights=((f"b{k}", b),), cell=of.kind)
-        b = (f"b{k}", of.b) if own and of.b is not None else None
-        if b is not None and of.kind == "complex_modrelu":
-            b = (b[0], b[1].repeat_interleave(2))
-        return self.add("activate", n, h, (u, v), weights=(b,), cell=of.kind)
+        own_bias = None
+        if own and of.b is not None:
+            own_bias = (f"b{k}", of.b.repeat_interleave(2) if of.kind == "complex_modrelu" else of.b)
+        return self.add("activate", n, h, (u, v), weights=(own_bias,), cell=of.kind)
 
     def _turn(self, k: int, turn: Tensor, u: int, h: int) -> int:
         """R h + u, R in two parts: rounded once it is another rotation, and many steps would show it."""
@@ -162,10 +166,10 @@ class Frames:
 
     def _block(self, k: int, of: MemoryBlock, x: int) -> int:
         """A memory block; returns the array of its output."""
-        bank, inner, width = of.memory.bank("_l0"), of.out.in_features, of.out.out_features
+        bank, inner, width = of.memory.matrix("_l0").parts(), of.out.in_features, of.out.out_features
         h = self.array(f"h{k}", bank.units, torch.zeros(bank.units))
         seen = self._norm(f"norm{k}", of.norm, x)
-        u = self.multiply(f"u{k}", f"U{k}", of.memory.input_matrix("_l0"), None, seen)
+        u = self.multiply(f"u{k}", f"U{k}", of.memory.weight_ih_l0, None, seen)
         self._turn(k, bank.turn(), u, h)
         if of.stride > 1:
             self.add("every", 1, self.array("frame", 1, torch.zeros(1)), m=of.stride)
@@ -185,14 +189,13 @@ class Frames:
         weights = ((f"{name}_weight", of.weight), (f"{name}_bias", of.bias))
         return self.add("norm", of.weight.numel(), f"{name}ed", (x,), weights=weights, number=of.eps)
 
-    def _head(self, layer: RecurrentLayer, x: int) -> None:
-        size = layer.readout_size
-        if layer.readout_stride > 1:
-            x = self.add("pick", size, "read", (x,), m=layer.readout_stride)
-        if self.network.read == "mean":
+    def _head(self, read: str, linears: list[nn.Linear], x: int) -> None:
+        size, stride = self.layer.readout_size, self.layer.readout_stride
+        if stride > 1:
+            x = self.add("pick", size, "read", (x,), m=stride)
+        if read == "mean":
             total, count = self.array("sum", size, torch.zeros(size)), self.array("count", 1, torch.zeros(1))
             x = self.add("mean", size, "mean", (x, total, count))
-        linears = [module for module in plain_head(self.network.head) if isinstance(module, nn.Linear)]
         for k, linear in enumerate(linears):
             last = k == len(linears) - 1
             x = self.multiply(OUTPUT if last else f"read{k}", f"V{k}", linear.weight, linear.bias, x)

@@ -1,14 +1,10 @@
-"""What every recurrent layer shares: torch.nn.RNN's contract, written once.
-
-A model family says how one layer in one direction runs (:meth:`RecurrentLayer.run`); stacking, directions, dropout,
-packed and unbatched input, states of one or more tensors, and the checks of sizes are here.
-"""
+"""What every recurrent layer shares: torch.nn.RNN's contract, stacks, directions, packed input, states, checks."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,17 +12,16 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from scornn.functional import under_autocast
-from scornn.nn.caching import cached
-from scornn.nn.checks import check_choice, check_sizes
-from scornn.nn.recurrent import Recurrent, joined
+from scornn.matrices import cached
+from scornn.matrices.base import Head
+from scornn.matrices.checks import check_choice, check_sizes
+from scornn.nn.recurrent import Recurrent
+from scornn.ops import BACKENDS
 from scornn.ops.layout import States
 from scornn.ops.rung import check_batch_sizes
 
 if TYPE_CHECKING:
     from scornn.nn.frozen import FrozenLayer
-
-Head = tuple[Tensor, Tensor]
-"""V and c of a linear head on the states."""
 
 HELD = 2**25
 """Bytes of states that are held at a time where only the last one is wanted."""
@@ -37,8 +32,16 @@ class RecurrentLayer(Recurrent):
 
     Derived classes name their parameters in :meth:`parameter_shapes`, made once for each suffix ``_l{k}`` and
     ``_l{k}_reverse``, fill them in :meth:`reset`, and run them in :meth:`run`. Their constructors call this one, set
-    what is their own, and end with :meth:`build`.
+    what is their own, and end with :meth:`build`. Where the recurrence is one matrix, take :class:`scornn.nn.RNN`.
     """
+
+    BACKENDS: ClassVar[tuple[str, ...]] = BACKENDS
+    """What ``backend`` can be."""
+
+    backend: str = "auto"
+
+    learn_h0: bool = False
+    """Whether the state before the first step is a parameter ``h0{suffix}``; zero otherwise."""
 
     output_is_state: bool = True
     """Whether the output is the states of the top layer."""
@@ -46,14 +49,14 @@ class RecurrentLayer(Recurrent):
     stride: int = 1
     """Steps to one of the output."""
 
+    readout_stride: int = 1
+    """A head reads every so-many-th number of a state."""
+
     kind: str | None = None
-    """What its step is, an activation of the sequence operator or a unit with gates; None where it is neither."""
+    """What runs at every step, one of :data:`scornn.ops.rung.CELLS`; None where it is no such."""
 
     runs_as_described: bool = True
     """Whether :meth:`run` is what :attr:`kind` says: not so where a class has one of its own, and no kind with it."""
-
-    readout_stride: int = 1
-    """A head reads every so-many-th number of a state."""
 
     def __init_subclass__(cls, **others: Any) -> None:
         super().__init_subclass__(**others)
@@ -83,13 +86,9 @@ class RecurrentLayer(Recurrent):
                 f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
                 stacklevel=3,
             )
-        self.input_size = input_size
-        self.hidden_size = hidden_size
-        self.num_layers = num_layers
-        self.bias = bias
-        self.batch_first = batch_first
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.dropout = float(dropout)
-        self.bidirectional = bidirectional
 
     def build(self, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
         """Make and fill the parameters of every layer and direction: the last line of a derived constructor."""
@@ -100,10 +99,19 @@ class RecurrentLayer(Recurrent):
             size = self.input_size if layer == 0 else self.output_size
             for suffix in self._suffixes(layer):
                 self.make_parameters(suffix, size, device, dtype)
-                if self.learn_h0:
-                    h0 = torch.empty(self.state_size, device=device, dtype=dtype)
-                    self.register_parameter(f"h0{suffix}", nn.Parameter(h0))
         self.reset_parameters()
+
+    def parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
+        """Name, without suffix, and shape of every parameter of one layer in one direction."""
+        raise NotImplementedError
+
+    def make_parameters(
+        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
+    ) -> None:
+        """Register the parameters of one layer in one direction."""
+        shapes = self.parameter_shapes(input_size) | ({"h0": (self.state_size,)} if self.learn_h0 else {})
+        for name, shape in shapes.items():
+            self.register_parameter(f"{name}{suffix}", nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
 
     def reset_parameters(self) -> None:
         """Draw fresh parameters from the global random generator."""
@@ -128,9 +136,12 @@ class RecurrentLayer(Recurrent):
         output, h_n = self.run(suffix, x, h0, batch_sizes, reverse)
         return F.linear(self.readout(output), *head), h_n
 
-    def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        """W, U and b as they are now, as the operator of :attr:`kind` takes them."""
-        raise NotImplementedError
+    def run_last(
+        self, suffix: str, x: Tensor, h0: Any, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, Any]:
+        """As :meth:`run`, with the output of the last step alone, ``(B, ·)``."""
+        h_n = self.run(suffix, x, h0, batch_sizes, reverse)[1]
+        return h_n[0] if isinstance(h_n, tuple) else h_n, h_n
 
     def frozen(self, *, plain: bool = False) -> FrozenLayer:
         """A layer with the same forward whose weights are constants, W among them: for export and streaming.
@@ -145,9 +156,6 @@ class RecurrentLayer(Recurrent):
         """Refuse ``what``, which is made from :attr:`kind` and weights, where they are not all that is computed."""
         if type(self).forward is not RecurrentLayer.forward or not self.runs_as_described:
             raise TypeError(f"{what}: it has a forward or a run of its own")
-
-    def before_forward(self) -> None:
-        """What a model does at the start of each forward."""
 
     def slow_when_packed(self, x: Tensor) -> bool:
         """Whether padded sequences run faster than packed ones, and what stands in the padding changes nothing."""
@@ -166,6 +174,15 @@ class RecurrentLayer(Recurrent):
         return 2 if self.bidirectional else 1
 
     @property
+    def state_size(self) -> int:
+        """Reals in one direction's h."""
+        return self.hidden_size
+
+    def state_sizes(self) -> tuple[int, ...]:
+        """Reals in each tensor of one direction's state."""
+        return (self.state_size,)
+
+    @property
     def output_size(self) -> int:
         """Size of the last dimension of the output."""
         return self.state_size * self.num_directions
@@ -176,6 +193,21 @@ class RecurrentLayer(Recurrent):
 
     def _suffixes(self, layer: int) -> list[str]:
         return [f"_l{layer}", f"_l{layer}_reverse"][: self.num_directions]
+
+    def initial_state(self, suffix: str, batch: int, like: Tensor) -> Any:
+        """The state ``(batch, state_size)`` before the first step, where the caller gives none: learned, or zero."""
+        if self.learn_h0:
+            return getattr(self, f"h0{suffix}").expand(batch, -1)
+        return joined(tuple(like.new_zeros(batch, size) for size in self.state_sizes()))
+
+    def flatten_parameters(self) -> None:
+        """Nothing: for programs that were written for torch.nn.RNN."""
+
+    @property
+    def all_weights(self) -> list[list[nn.Parameter]]:
+        """The parameters of each layer and direction, as torch.nn.RNN's."""
+        named = [(key, p) for key, p in self.state_dict(keep_vars=True).items() if isinstance(p, nn.Parameter)]
+        return [[p for key, p in named if key.endswith(suffix)] for suffix in self.suffixes()]
 
     def forward(
         self,
@@ -197,7 +229,6 @@ class RecurrentLayer(Recurrent):
             raise ValueError(f'{self._name}: need_output must be True, False or "last", got {need_output!r}')
         if head is not None and need_output is not True:
             raise ValueError(f"{self._name}: a head reads every state, so it needs need_output=True")
-        self.before_forward()
         packed = isinstance(input, PackedSequence)
         x: Any
         x, batch_sizes, order, back = input if isinstance(input, PackedSequence) else (input, None, None, None)
@@ -205,8 +236,9 @@ class RecurrentLayer(Recurrent):
             raise TypeError(f"{self._name}: input is a tensor or a PackedSequence, got {type(input).__name__}")
         if not packed and x.dim() not in (2, 3):
             raise ValueError(f"{self._name}: Expected input to be 2D or 3D, got {x.dim()}D tensor instead")
-        batched = packed or x.dim() == 3
-        states = None if hx is None else self._states(hx, "packed" if packed else batched)
+        kind = "packed" if packed else "batched 3-D" if x.dim() == 3 else "unbatched 2-D"
+        batched = kind != "unbatched 2-D"
+        states = None if hx is None else self._states(hx, kind)
         if not batched:
             x = x.unsqueeze(1)
         elif self.batch_first and not packed:
@@ -217,18 +249,13 @@ class RecurrentLayer(Recurrent):
         x, states = self._checked(x, states, batch)
         if order is not None and states is not None:
             states = each(states, lambda h: h.index_select(1, order))
-        output: Any
-        if need_output is True:
-            output, last = self._stack(x, states, batch, batch_sizes, head)
-        elif need_output == "last":
-            output, last = self._last_output(x, states, batch, batch_sizes)
-        else:
-            output, last = None, self._last(x, states, batch, batch_sizes)
+        stack = self._stack if need_output is True else self._last
+        output, last = stack(x, states, batch, batch_sizes, head)
         if back is not None:
             last = each(last, lambda h: h.index_select(1, back))
         if not batched:
             last = each(last, lambda h: h.squeeze(1))
-        if output is None:
+        if need_output is False:
             return None, joined(last)
         if need_output == "last":
             output = output if back is None else output.index_select(0, back)
@@ -239,21 +266,18 @@ class RecurrentLayer(Recurrent):
             return output.squeeze(1), joined(last)
         return output.transpose(0, 1) if self.batch_first else output, joined(last)
 
-    def _last_output(
-        self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None
+    def _last(
+        self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None, head: Head | None
     ) -> tuple[Tensor, States]:
-        """What the top layer gives at the last step of each direction, and the last states."""
-        last = self._last(x, states, batch, batch_sizes)
-        return torch.cat(tuple(last[0][-self.num_directions :]), -1), last
+        """What the top layer gives at the last step of each direction, and the last states.
 
-    def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
-        """The last state of each sequence; in pieces of :data:`HELD` bytes where nothing else needs the states."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling() or self.bidirectional:
-            return self._stack(x, states, batch, batch_sizes, None)[1]
+        In pieces of :data:`HELD` bytes where nothing else needs the states.
+        """
+        whole = torch.is_grad_enabled() or torch.compiler.is_compiling() or self.bidirectional
         steps = x.shape[0] if batch_sizes is None else batch_sizes.shape[0]
         piece = max(1, HELD // max(1, batch * sum(self.state_sizes()) * x.element_size()))
-        if steps <= piece:
-            return self._stack(x, states, batch, batch_sizes, None)[1]
+        if whole or steps <= piece or type(self).run_last is not RecurrentLayer.run_last:
+            return self._stack(x, states, batch, batch_sizes, None, only_last=True)
         with cached():
             for first in range(0, steps, piece):
                 sizes = None if batch_sizes is None else batch_sizes[first : first + piece]
@@ -265,29 +289,9 @@ class RecurrentLayer(Recurrent):
                 states = last if ended is None else tuple(map(lambda *both: torch.cat(both, 1), last, ended))
                 x = x[rows:]
         assert states is not None
-        return states
+        return states[0][-1], states
 
-    def _below_top(
-        self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None
-    ) -> tuple[Tensor, list[Tensor], list[tuple[str, Tensor, bool]]]:
-        """What the top layer reads, the last states below it, and suffix, h_0 and direction of each of its recurrences.
-
-        For layers of one state that make the top layer's last state in a way of its own.
-        """
-        below = self.num_layers - 1
-        top = below * self.num_directions
-        last: list[Tensor] = []
-        if below:
-            lower = None if states is None else (states[0][:top],)
-            x, (h_n,) = self._stack(x, lower, batch, batch_sizes, None, below)
-            last = list(h_n)
-        found = []
-        for direction, suffix in enumerate(self._suffixes(below)):
-            h0 = self.initial_state(suffix, batch, x) if states is None else states[0][top + direction]
-            found.append((suffix, h0, direction == 1))
-        return x, last, found
-
-    def _states(self, hx: Any, batched: bool | str) -> States:
+    def _states(self, hx: Any, kind: str) -> States:
         """The tensors of ``hx``, with a dimension for the batch."""
         given, count = hx if isinstance(hx, (tuple, list)) else (hx,), len(self.state_sizes())
         if len(given) != count or (count == 1) == isinstance(hx, (tuple, list)):
@@ -297,12 +301,11 @@ class RecurrentLayer(Recurrent):
                 if count == 1
                 else f"{self._name} has two hidden states: hx is the tuple (h, c), got {found}"
             )
+        size, also = (2, "also ") if kind == "unbatched 2-D" else (3, "" if kind == "packed" else "also ")
         for h in given:
-            if h.dim() != (3 if batched else 2):
-                kind = "packed" if batched == "packed" else "batched 3-D" if batched else "unbatched 2-D"
-                also, size = "" if kind == "packed" else "also ", 3 if batched else 2
+            if h.dim() != size:
                 raise RuntimeError(f"For {kind} input, hx should {also}be {size}-D but got {h.dim()}-D tensor")
-        return tuple(given) if batched else each(tuple(given), lambda h: h.unsqueeze(1))
+        return tuple(given) if size == 3 else each(tuple(given), lambda h: h.unsqueeze(1))
 
     def _stack(
         self,
@@ -311,24 +314,26 @@ class RecurrentLayer(Recurrent):
         batch: int,
         batch_sizes: Tensor | None,
         head: Head | None,
-        layers: int | None = None,
+        only_last: bool = False,
     ) -> tuple[Tensor, States]:
-        """The output of the first ``layers`` layers, or of all, and their last states."""
+        """The output of the top layer, of its last step alone if so wanted, and all last states."""
         last: list[States] = []
-        for layer in range(self.num_layers if layers is None else layers):
-            outputs = []
+        for layer in range(self.num_layers):
+            outputs, top = [], layer == self.num_layers - 1
             for direction, suffix in enumerate(self._suffixes(layer)):
                 index = layer * self.num_directions + direction
                 given = None if states is None else joined(each(states, lambda h, index=index: h[index]))
                 h0 = self.initial_state(suffix, batch, x) if given is None else given
-                if head is not None and not self.bidirectional and layer == self.num_layers - 1:
+                if top and only_last:
+                    output, h_n = self.run_last(suffix, x, h0, batch_sizes, direction == 1)
+                elif top and head is not None and not self.bidirectional:
                     output, h_n = self.run_and_read(suffix, x, h0, batch_sizes, False, head)
                 else:
-                    output, h_n = self.run(suffix, x, h0, batch_sizes, reverse=direction == 1)
+                    output, h_n = self.run(suffix, x, h0, batch_sizes, direction == 1)
                 outputs.append(output)
                 last.append(h_n if isinstance(h_n, tuple) else (h_n,))
             x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
-            if self.dropout and layer < self.num_layers - 1:
+            if self.dropout and not top:
                 x = F.dropout(x, self.dropout, self.training)
         if head is not None and self.bidirectional:
             x = F.linear(self.readout(x), *head)
@@ -385,3 +390,8 @@ class RecurrentLayer(Recurrent):
 
 def each(states: States, change: Callable[..., Tensor]) -> States:
     return tuple(change(h) for h in states)
+
+
+def joined(states: States) -> Any:
+    """A state as callers see it: the tensor alone where there is one."""
+    return states[0] if len(states) == 1 else states

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from scornn.functional import full_precision, require_orthogonal
-from scornn.nn.base import OrthogonalRecurrentLayer
+from scornn.functional import require_orthogonal
+from scornn.matrices import Bank, Matrix
+from scornn.matrices.checks import check_number
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice, check_number, check_rho, precise
 from scornn.nn.convert import convert
+from scornn.nn.rnn import RNN, uniform, zero
 from scornn.nn.scornn import ScoRNN
-from scornn.ops.bank import Bank
-from scornn.ops.bank_last import last_state
-from scornn.ops.bank_scan import every_state
-from scornn.ops.layout import States
-
-STARTS = ("uniform", "spaced", "cayley")
+from scornn.ops import bank
 
 
 @model(
@@ -32,7 +29,7 @@ STARTS = ("uniform", "spaced", "cayley")
     source="beyond the paper: its network with the identity for σ",
     bench=(512,),
 )
-class LinearMemory(OrthogonalRecurrentLayer):
+class LinearMemory(RNN):
     r"""A linear scoRNN in the basis where its W is plane rotations (``docs/linear.md``). Not the paper's network.
 
     .. math::
@@ -73,9 +70,9 @@ class LinearMemory(OrthogonalRecurrentLayer):
         (None, torch.Size([1, 3, 64]))
     """
 
-    activation = "identity"
     kind = "bank"
-    signs = ("sign_hh",)
+    matrix_class = Bank
+    default_nonlinearity: ClassVar[str] = "identity"
 
     def __init__(
         self,
@@ -95,79 +92,37 @@ class LinearMemory(OrthogonalRecurrentLayer):
         learn_h0: bool = False,
         backend: str = "auto",
     ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        self.start = check_choice("start", start, STARTS)
-        self.backend = backend
-        self.rho = self._check_rho(hidden_size // 4 * 2 if rho is None else rho)
         self.input_scale = check_number("input_scale", input_scale, "a positive number", lambda number: number > 0)
-        self.learn_h0 = learn_h0
-        self.build(device, dtype)
+        self._rho = rho
+        size = (input_size, hidden_size, num_layers, "identity", bias, batch_first, dropout, bidirectional)
+        super().__init__(*size, device, dtype, start=start, learn_h0=learn_h0, backend=backend)
 
-    def _check_rho(self, rho: int | Sequence[int]) -> tuple[int, ...]:
+    def make_matrix(self, suffix: str, make: Callable[..., Matrix]) -> Matrix:
         count = len(self.suffixes())
-        every = tuple(rho) if isinstance(rho, Sequence) else (rho,) * count
+        every = self._rho if isinstance(self._rho, Sequence) else (self._rho,) * count
         if len(every) != count:
-            raise ValueError(f"rho: expected one number for each of the {count} layers and directions, got {rho!r}")
-        return tuple(check_rho(one, self.hidden_size) for one in every)
+            raise ValueError(f"rho: expected one number for each of the {count} layers and directions, got {every!r}")
+        return make(rho=every[self.suffixes().index(suffix)])
 
-    def _rho_of(self, suffix: str) -> int:
-        return self.rho[self.suffixes().index(suffix)]
-
-    def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Name and largest shape: an odd rho in an even n leaves one plane fewer (:meth:`make_parameters`)."""
-        return {"angle_hh": (self.hidden_size // 2,)}
-
-    def make_parameters(
-        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
-    ) -> None:
-        n, odd = self.hidden_size, self._rho_of(suffix) % 2
-        planes = (n - (n % 2 or 2 * odd)) // 2
-        shapes = {"weight_ih": (n, input_size), "angle_hh": (planes,)} | ({"bias": (n,)} if self.bias else {})
-        for name, shape in shapes.items():
-            self.register_parameter(f"{name}{suffix}", nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
-        self.register_buffer(f"sign_hh{suffix}", torch.empty(n - 2 * planes, device=device, dtype=dtype))
+    @property
+    def rho(self) -> tuple[int, ...]:
+        """The number of −1 in the D of each scoRNN that it is."""
+        return tuple(self.matrix(suffix).rho for suffix in self.suffixes())
 
     @torch.no_grad()
     def reset(self, suffix: str) -> None:
-        angle, sign, rho = self.tensor(f"angle_hh{suffix}"), self.tensor(f"sign_hh{suffix}"), self._rho_of(suffix)
-        nn.init.uniform_(angle, 0, math.pi if self.start == "uniform" else math.pi / 2)
-        if self.start == "spaced":
-            angle.copy_((torch.arange(len(angle), device=angle.device) + 0.5) * (math.pi / max(len(angle), 1)))
-        if self.start == "cayley":
-            angle[len(angle) - rho // 2 :] += math.pi
-        sign.fill_(1)
-        sign[len(sign) - rho % 2 :] = -1
-        nn.init.uniform_(self.tensor(f"weight_ih{suffix}"), -self.input_scale, self.input_scale)
-        for name in ["bias"] * self.bias + ["h0"] * self.learn_h0:
-            nn.init.zeros_(self.tensor(f"{name}{suffix}"))
+        U, b, h0 = self.others(suffix)
+        self.matrix(suffix).reset()
+        uniform(self.input_scale, U)
+        zero(b, h0)
 
-    def bank(self, suffix: str) -> Bank:
-        return Bank(self.tensor(f"angle_hh{suffix}"), self.tensor(f"sign_hh{suffix}"))
-
-    def recurrent_matrix(self, suffix: str) -> Tensor:
-        angle, sign = self.bank(suffix)
-        return Bank(precise(angle), precise(sign)).matrix().to(angle.dtype)
-
-    def operands(self, suffix: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The angles and then the signs, U and b."""
-        return torch.cat(self.bank(suffix)), self.input_matrix(suffix), self.bias_vector(suffix)
-
-    def run(
+    def run_last(
         self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
     ) -> tuple[Tensor, Tensor]:
-        weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
-        with full_precision(x):
-            return every_state(x, h0, *weights, batch_sizes, reverse, self.backend)
-
-    def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
         if self.backend != "auto" or not self.runs_as_described:
-            return super()._last(x, states, batch, batch_sizes)
-        x, last, top = self._below_top(x, states, batch, batch_sizes)
-        for suffix, h0, reverse in top:
-            weights = self.bank(suffix), self.input_matrix(suffix), self.bias_vector(suffix)
-            with full_precision(x):
-                last.append(last_state(x, h0, *weights, batch_sizes, reverse))
-        return (torch.stack(last),)
+            return super().run_last(suffix, x, h0, batch_sizes, reverse)
+        last = self.matrix(suffix).last_state(x, h0, *self._input_and_bias(suffix), batch_sizes, reverse)
+        return last, last
 
     def to_scornn(self) -> ScoRNN:
         """The :class:`~scornn.nn.ScoRNN` with W = R and no activation: the same states (constructive Theorem 3.1).
@@ -200,15 +155,14 @@ class LinearMemory(OrthogonalRecurrentLayer):
                 "bank of rotations"
             )
         layer.require_described(f"from_scornn: no LinearMemory has the states of a {type(layer).__name__}")
-        weight = layer.tensor("weight_ih_l0")
-        matrices = {suffix: layer.recurrent_matrix(suffix) for suffix in layer.suffixes()}
+        matrices = {suffix: layer.matrix(suffix).fresh() for suffix in layer.suffixes()}
         for W in matrices.values():
             require_orthogonal(W, "from_scornn")
         forms = {suffix: schur(W) for suffix, W in matrices.items()}
         memory = cls(
             **layer.settings(),
-            device=weight.device,
-            dtype=weight.dtype,
+            device=layer.like.device,
+            dtype=layer.like.dtype,
             rho=[int((bank.sign < 0).sum()) % 2 for bank, _ in forms.values()],
             learn_h0=layer.learn_h0,
             backend=layer.backend,
@@ -217,24 +171,26 @@ class LinearMemory(OrthogonalRecurrentLayer):
         for k in range(layer.num_layers):
             bases = []
             for suffix in layer._suffixes(k):
-                bank, Q = forms[suffix]
-                U = Q.mT @ layer.tensor(f"weight_ih{suffix}").to(Q)
-                memory.tensor(f"weight_ih{suffix}").copy_(U if inputs is None else U @ inputs)
-                memory.tensor(f"angle_hh{suffix}").copy_(bank.angle)
-                memory.tensor(f"sign_hh{suffix}").copy_(bank.sign)
-                for name in ["bias"] * layer.bias + ["h0"] * layer.learn_h0:
-                    memory.tensor(f"{name}{suffix}").copy_(Q.mT @ layer.tensor(f"{name}{suffix}").to(Q))
+                form, Q = forms[suffix]
+                (ours, *rest), (theirs, *others) = memory.others(suffix), layer.others(suffix)
+                U = Q.mT @ theirs.to(Q)
+                ours.copy_(U if inputs is None else U @ inputs)
+                memory.matrix(suffix).angle.copy_(form.angle)
+                memory.matrix(suffix).sign.copy_(form.sign)
+                for mine, its in zip(rest, others, strict=True):
+                    if mine is not None:
+                        mine.copy_(Q.mT @ its.to(Q))
                 bases.append(Q)
             inputs = torch.block_diag(*bases)
-        return memory.train(layer.training), torch.stack([Q for _, Q in forms.values()]).to(weight)
+        return memory.train(layer.training), torch.stack([Q for _, Q in forms.values()]).to(layer.like)
 
     def extra_repr(self) -> str:
-        rho = self.rho[0] if len(set(self.rho)) == 1 else self.rho
+        rho, start = self.rho[0] if len(set(self.rho)) == 1 else self.rho, self.matrix("_l0").start
         text = super().extra_repr().replace(", bias=False", "") + (", bias=True" if self.bias else "")
-        return f"{text}, rho={rho}" + ("" if self.start == "uniform" else f", start={self.start}")
+        return f"{text}, rho={rho}" + ("" if start == "uniform" else f", start={start}")
 
 
-def schur(W: Tensor) -> tuple[Bank, Tensor]:
+def schur(W: Tensor) -> tuple[bank.Bank, Tensor]:
     """The real Schur form of an orthogonal W: a bank R and an orthogonal Q with W = Q R Qᵀ, in float64 on the CPU.
 
     W is normal, so that its Schur form has no entries beside the blocks. An eigenvector of e^{iθ}, 0 < θ < π, spans
@@ -259,7 +215,7 @@ def schur(W: Tensor) -> tuple[Bank, Tensor]:
         angles += [0.0 if sign > 0 else math.pi] * pairs
         order += units[: 2 * pairs]
         single += [(sign, unit) for unit in units[2 * pairs :]]
-    found = Bank(W.new_tensor(angles), W.new_tensor([sign for sign, _ in single]))
+    found = bank.Bank(W.new_tensor(angles), W.new_tensor([sign for sign, _ in single]))
     return found, Q[:, order + [unit for _, unit in single]]
 
 

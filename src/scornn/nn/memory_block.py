@@ -9,14 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scornn.functional import full_precision, under_autocast
+from scornn.matrices.bank import STARTS
+from scornn.matrices.checks import check_choice, check_number, check_sizes, precise
 from scornn.nn.catalogue import model
-from scornn.nn.checks import check_choice, check_number, check_sizes, precise
 from scornn.nn.layer import RecurrentLayer
-from scornn.nn.linear_memory import STARTS, LinearMemory
+from scornn.nn.linear_memory import LinearMemory
 from scornn.ops.bank import Bank
-from scornn.ops.bank_last import frames, last_state
+from scornn.ops.bank_last import frames
 from scornn.ops.bank_scan import every_state
-from scornn.ops.layout import Order, States
+from scornn.ops.layout import Order
 
 
 class MemoryBlock(nn.Module):
@@ -102,57 +103,43 @@ class MemoryBlock(nn.Module):
         self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None = None, reverse: bool = False
     ) -> tuple[Tensor, Tensor]:
         """x ``(T, B, m)``, or packed as rows, and h_0 ``(B, n)``: y and the last state."""
-        self._check_stride(x, batch_sizes, reverse)
-        x, h0 = self._as_weights(x, h0)
+        x, h0 = self._checked(x, h0, batch_sizes, reverse)
         with full_precision(x):
-            return self._every(x, h0, batch_sizes, reverse)
-
-    def _every(self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
-        bank, U = self.memory.bank("_l0"), self.memory.input_matrix("_l0")
-        read = self.norm(x)
-        seen = read
-        if self.stride > 1:
-            bank = Bank(precise(bank.angle), precise(bank.sign))
-            read, bank, U = frames(precise(read), bank, precise(U), self.stride)
-            h0 = precise(h0)
-            x, seen = x[self.stride - 1 :: self.stride], seen[self.stride - 1 :: self.stride]
-        states, h_n = every_state(read, h0, bank, U, None, batch_sizes, reverse, self.backend)
-        return self._compute(x, seen, states.to(x.dtype)), h_n.to(x.dtype)
+            bank, U = self.memory.matrix("_l0").parts(), self.memory.weight_ih_l0
+            read = seen = self.norm(x)
+            if self.stride > 1:
+                bank = Bank(precise(bank.angle), precise(bank.sign))
+                read, bank, U = frames(precise(read), bank, precise(U), self.stride)
+                h0 = precise(h0)
+                x, seen = x[self.stride - 1 :: self.stride], seen[self.stride - 1 :: self.stride]
+            states, h_n = every_state(read, h0, bank, U, None, batch_sizes, reverse, self.backend)
+            return self._compute(x, seen, states.to(x.dtype)), h_n.to(x.dtype)
 
     def last(
         self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None = None, reverse: bool = False
     ) -> tuple[Tensor, Tensor]:
         """y of the last step alone, ``(B, width)``, and the last state."""
-        self._check_stride(x, batch_sizes, reverse)
         if self.backend != "auto":
             y, h_n = self(x, h0, batch_sizes, reverse)
             order = Order(y, batch_sizes, reverse)
             return order.last_of(order.steps_of(y)), h_n
-        x, h0 = self._as_weights(x, h0)
+        x, h0 = self._checked(x, h0, batch_sizes, reverse)
         with full_precision(x):
-            return self._last(x, h0, batch_sizes, reverse)
+            order, matrix = Order(x, batch_sizes, reverse), self.memory.matrix("_l0")
+            h_n = matrix.last_state(self.norm(x), h0, self.memory.weight_ih_l0, None, batch_sizes, reverse)
+            x = order.last_of(order.steps_of(x))
+            return self._compute(x, self.norm(x), h_n), h_n
 
-    def _last(self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
-        bank, U = self.memory.bank("_l0"), self.memory.input_matrix("_l0")
-        order = Order(x, batch_sizes, reverse)
-        h_n = last_state(self.norm(x), h0, bank, U, None, batch_sizes, reverse)
-        x = order.last_of(order.steps_of(x))
-        return self._compute(x, self.norm(x), h_n), h_n
-
-    def _as_weights(self, x: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+    def _checked(self, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
         """Under autocast in the weights' precision, as every layer: a state rounded at each step is lost."""
-        if not under_autocast(x):
-            return x, h0
-        dtype = self.out.weight.dtype
-        return x.to(dtype), h0.to(dtype)
-
-    def _check_stride(self, x: Tensor, batch_sizes: Tensor | None, reverse: bool) -> None:
         if self.stride > 1 and (reverse or batch_sizes is not None or len(x) % self.stride):
             packed = "packed sequences" if batch_sizes is not None else f"{len(x)} steps"
             raise RuntimeError(
                 f"memory blocks with stride {self.stride} read sequences of one length, a multiple of it, in one "
                 f"direction; got {packed}" + ", reversed" * reverse
             )
+        dtype = self.out.weight.dtype
+        return (x.to(dtype), h0.to(dtype)) if under_autocast(x) else (x, h0)
 
     def _compute(self, x: Tensor, seen: Tensor, h: Tensor) -> Tensor:
         """y of steps whose input is x, normed ``seen``, and whose state is h."""
@@ -266,35 +253,17 @@ class MemoryBlocks(RecurrentLayer):
     ) -> tuple[Tensor, Tensor]:
         return self.block(suffix)(x, h0, batch_sizes, reverse)
 
-    def _last_output(
-        self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None
-    ) -> tuple[Tensor, States]:
+    def run_last(
+        self, suffix: str, x: Tensor, h0: Tensor, batch_sizes: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, Tensor]:
         """Of the top block only the last step is made."""
-        x, last, top = self._below_top(x, states, batch, batch_sizes)
-        outputs = []
-        for suffix, h0, reverse in top:
-            y, h = self.block(suffix).last(x, h0, batch_sizes, reverse)
-            outputs.append(y)
-            last.append(h)
-        return torch.cat(outputs, -1), (torch.stack(last),)
+        return self.block(suffix).last(x, h0, batch_sizes, reverse)
 
-    def _last(self, x: Tensor, states: States | None, batch: int, batch_sizes: Tensor | None) -> States:
-        return self._last_output(x, states, batch, batch_sizes)[1]
-
-    @torch.no_grad()
-    def orthogonality_error(self) -> float | None:
-        errors = (self.block(suffix).memory.orthogonality_error() for suffix in self.suffixes())
-        return max(error for error in errors if error is not None)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("weight_hh") and (suffix := name.removeprefix("weight_hh")) in self.suffixes():
-            return self.block(suffix).memory.weight_hh_l0
-        return super().__getattr__(name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("weight_hh"):
-            raise AttributeError(f"{name} of MemoryBlocks is made from angles, and cannot be assigned to; change those")
-        super().__setattr__(name, value)
+    def _found(self, name: str) -> tuple[Any, str] | None:
+        """``weight_hh{suffix}`` is that of the memory of a block."""
+        suffix = name.removeprefix("weight_hh")
+        block = self.__dict__.get("_modules", {}).get(f"block{suffix}")
+        return None if suffix == name or block is None else (block.memory.matrix("_l0"), "weight")
 
     def extra_repr(self) -> str:
         text = super().extra_repr().replace(", bias=False", "")

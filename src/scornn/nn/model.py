@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from scornn.nn.checks import check_sizes
+from scornn.matrices.checks import check_sizes
 from scornn.nn.layer import RecurrentLayer
 
 
@@ -171,6 +171,12 @@ class SequenceModel(nn.Module):
     def _mean(self, sequence: Any) -> Tensor:
         """The mean of the outputs over the steps of each sequence, ``(B, output_size)``."""
         output = self.layer(sequence)[0]
-        padded, lengths = pad_packed_sequence(output) if isinstance(output, PackedSequence) else (output, None)
-        count = padded.shape[0] if lengths is None else lengths.to(padded.device).unsqueeze(-1)
-        return padded.sum(0) / count
+        if not isinstance(output, PackedSequence):
+            return output.sum(0) / output.shape[0]
+        # pad_packed_sequence would write step by step, and copy the whole gradient for each.
+        data, sizes, order = output.data, output.batch_sizes, output.unsorted_indices
+        counted = torch.arange(int(sizes[0]), device=sizes.device) < sizes.unsqueeze(1)  # (T, B), longest first
+        rows, count = counted.flatten().nonzero().squeeze(1), counted.sum(0).unsqueeze(-1)
+        padded = data.new_zeros(counted.numel(), data.shape[1]).index_copy(0, rows.to(data.device), data)
+        mean = padded.unflatten(0, counted.shape).sum(0) / count.to(data.device)
+        return mean if order is None else mean[order]

@@ -1,58 +1,30 @@
-"""The scaled Cayley transform as a parametrization, for the weights of other people's modules."""
+"""The scaled Cayley transform for the weights of other people's modules, in one call."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils import parametrize
 
-from scornn import functional
-from scornn.nn import init
-from scornn.nn.checks import check_rho
+from scornn.matrices import ScaledCayley
 
 Module = TypeVar("Module", bound=nn.Module)
-
-
-class ScaledCayley(nn.Module):
-    """``forward(v)`` is W = (I + A)⁻¹(I − A)D with A = skew(v); ``right_inverse(W)`` finds v, and sets D."""
-
-    sign: Tensor
-
-    def __init__(self, n: int, rho: int, like: Tensor) -> None:
-        super().__init__()
-        sign = like.new_ones(n)
-        sign[n - rho :] = -1
-        self.register_buffer("sign", sign)
-
-    def forward(self, v: Tensor) -> Tensor:
-        return functional.scaled_cayley(functional.skew(v, self.sign.numel()), self.sign)
-
-    @torch.no_grad()
-    def right_inverse(self, W: Tensor) -> Tensor:
-        n = self.sign.numel()
-        if tuple(W.shape) != (n, n):
-            raise ValueError(f"expected an orthogonal matrix of shape {(n, n)}, got {tuple(W.shape)}")
-        if W.is_meta:
-            return W.new_empty(n * (n - 1) // 2)
-        A, D = functional.inverse_scaled_cayley(W.detach().cpu())
-        self.sign.copy_(D)
-        row, column = functional.skew_indices(n, device=A.device)
-        return A[row, column].to(self.sign)
 
 
 def scaled_cayley(module: Module, name: str = "weight", *, rho: int | None = None) -> Module:
     """Keep a square weight of any module orthogonal, through :mod:`torch.nn.utils.parametrize`.
 
-    The weight starts from the paper's initialisation with ``rho`` entries −1 in D (default n // 2). Afterwards any
-    orthogonal matrix can be assigned to it.
+    As ``register_parametrization(module, name, scornn.ScaledCayley(n, rho))``, which every matrix of
+    :mod:`scornn.matrices` can stand in: the weight starts as the matrix does, from the paper's initialisation with
+    ``rho`` entries −1 in D (default n // 2). Afterwards any orthogonal matrix can be assigned to it.
 
     Not for ``torch.nn.RNN``, ``LSTM`` or ``GRU``: they keep their own copy of the weights and would train nothing.
 
     Example:
         >>> linear = scaled_cayley(torch.nn.Linear(8, 8), "weight", rho=4)
-        >>> bool(functional.orthogonality_error(linear.weight) < 1e-5)
+        >>> bool(scornn.functional.orthogonality_error(linear.weight) < 1e-5)
         True
     """
     if isinstance(module, nn.RNNBase):
@@ -65,11 +37,14 @@ def scaled_cayley(module: Module, name: str = "weight", *, rho: int | None = Non
         raise ValueError(f"{type(module).__name__} has no parameter {name!r}")
     if weight.dim() != 2 or weight.shape[0] != weight.shape[1]:
         raise ValueError(f"expected a square weight, but {name!r} has shape {tuple(weight.shape)}")
-    n = weight.shape[0]
-    rho = n // 2 if rho is None else check_rho(rho, n)
-    parametrization = ScaledCayley(n, rho, weight.detach())
-    v = init.cayley_rotations_(weight.new_empty(n * (n - 1) // 2), n)
-    with torch.no_grad():
-        weight.copy_(parametrization(v))
-    parametrize.register_parametrization(module, name, parametrization)
+    matrix = ScaledCayley(weight.shape[0], rho, device=weight.device, dtype=weight.dtype)
+    parametrize.register_parametrization(module, name, matrix)
+    parametrized: Any = module
+    parametrized.parametrizations[name].register_load_state_dict_pre_hook(_rename)
     return module
+
+
+def _rename(module: nn.Module, state_dict: dict[str, torch.Tensor], prefix: str, *others: Any) -> None:
+    """The free numbers of A were the weight's original, up to version 0.2."""
+    if f"{prefix}original" in state_dict:
+        state_dict[f"{prefix}0.skew"] = state_dict.pop(f"{prefix}original")

@@ -1,124 +1,126 @@
-"""What layers and cells share: their parameters, and what training must know of them."""
+"""What layers and cells share: their matrices, under the names of torch.nn.RNN."""
 
 from __future__ import annotations
 
+import re
+import warnings
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from scornn.nn.checks import is_sharded
-from scornn.ops import BACKENDS
-from scornn.ops.layout import States
+from scornn.matrices import Matrix
+
+_OF_MATRIX = re.compile(r"(?!bias_)(\w+?)_(hh(?:_l\d+(?:_reverse)?)?)")
+_IN_MATRIX = re.compile(r"\b(hh(?:_l\d+(?:_reverse)?)?)\.(\w+)$")
 
 
 class Recurrent(nn.Module):
-    """What layers and cells are to the program: parameters under suffixes, and what training must know of them."""
+    """What a layer and a cell share. The matrix of each suffix is the child ``hh{suffix}``.
 
-    BACKENDS: ClassVar[tuple[str, ...]] = BACKENDS
-    """What ``backend`` can be."""
+    Its number ``skew`` is the attribute ``skew_hh{suffix}``, and so it is called in a ``state_dict``, as it was before
+    matrices were modules; ``weight_hh{suffix}`` is W, and what is assigned to it goes to the matrix. The names of
+    ``named_parameters()``, which ``torch.func.functional_call`` takes, are torch's: ``hh{suffix}.skew``.
+    """
 
-    backend: str = "auto"
-    hidden_size: int
-    bias: bool
+    def matrix(self, suffix: str) -> Any:
+        """The :class:`~scornn.matrices.Matrix` of one layer in one direction."""
+        return self._modules[f"hh{suffix}"]
 
-    units_per_state: int = 1
-    """Reals that one hidden unit takes in the state: 2 for complex models, stored as adjacent (Re, Im)."""
-
-    learn_h0: bool = False
-    """Whether the state before the first step is a parameter ``h0{suffix}``; zero otherwise."""
-
-    averages: bool = True
-    """Whether an average of its parameters over training means anything."""
-
-    signs: tuple[str, ...] = ()
-    """Names, without suffix, of the buffers that hold 1 and −1 alone, and that training does not change."""
-
-    def suffixes(self) -> list[str]:
-        """What the names of the parameters of each recurrence in it end with."""
-        raise NotImplementedError
-
-    def parameter_shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
-        """Name, without suffix, and shape of every parameter of one layer in one direction."""
-        raise NotImplementedError
-
-    def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of every buffer."""
-        return {}
-
-    def make_parameters(
-        self, suffix: str, input_size: int, device: torch.device | str | None, dtype: torch.dtype | None
-    ) -> None:
-        """Register the parameters and buffers of one layer in one direction."""
-        for name, shape in self.parameter_shapes(input_size).items():
-            self.register_parameter(f"{name}{suffix}", nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
-        for name, shape in self.buffer_shapes().items():
-            self.register_buffer(f"{name}{suffix}", torch.empty(shape, device=device, dtype=dtype))
-
-    def tensor(self, name: str) -> Tensor:
-        """A parameter or buffer, or what stands in its place (``torch.func.functional_call``).
-
-        After ``fully_shard`` it is gathered from all processes, which have to ask for it together.
-        """
-        value: Tensor = getattr(self, name)
-        if type(value) in (Tensor, nn.Parameter) or torch.compiler.is_compiling() or not is_sharded(value):
-            return value
-        return value.full_tensor()  # type: ignore[attr-defined]
+    def matrices(self) -> list[Matrix]:
+        """The recurrent matrices in it."""
+        return [module for module in self.modules() if isinstance(module, Matrix)]
 
     @property
     def like(self) -> Tensor:
-        """One of its numbers, for their dtype and device."""
+        """Any parameter or buffer, for its dtype and device."""
         return next(chain(self.parameters(), self.buffers()))
 
     @property
-    def state_size(self) -> int:
-        """Reals in one direction's h."""
-        return self.hidden_size * self.units_per_state
-
-    def state_sizes(self) -> tuple[int, ...]:
-        """Reals in each tensor of one direction's state."""
-        return (self.state_size,)
-
-    def initial_state(self, suffix: str, batch: int, like: Tensor) -> Any:
-        """The state ``(batch, state_size)`` before the first step, where the caller gives none: learned, or zero."""
-        if self.learn_h0:
-            return self.tensor(f"h0{suffix}").expand(batch, -1)
-        return joined(tuple(like.new_zeros(batch, size) for size in self.state_sizes()))
-
-    def flatten_parameters(self) -> None:
-        """Nothing: for programs that were written for torch.nn.RNN."""
-
-    @property
-    def all_weights(self) -> list[list[nn.Parameter]]:
-        """The parameters of each layer and direction, as torch.nn.RNN's."""
-        named = list(self.named_parameters(recurse=False))
-        return [[p for name, p in named if name.endswith(suffix)] for suffix in self.suffixes()]
-
-    def recurrent_parameter_names(self) -> list[str]:
-        """Names of the parameters that make the recurrent matrix, for :func:`scornn.optim.parameter_groups`."""
-        return []
-
-    def recurrent_bias_names(self) -> list[str]:
-        """Names of the biases inside the recurrence that may learn at a rate of their own."""
-        return []
+    def averages(self) -> bool:
+        """Whether an average of its parameters over training means anything."""
+        return all(matrix.averages for matrix in self.matrices())
 
     def orthogonality_error(self) -> float | None:
         """Largest ‖WᵀW − I‖_F over layers and directions; None where W is not constrained."""
-        return None
+        return max((e for matrix in self.matrices() if (e := matrix.error()) is not None), default=None)
 
     def penalty(self) -> Tensor | None:
         """What the training loss should add for this layer, or None."""
-        return None
-
-    def constraints(self) -> int:
-        """How many of the trained numbers a constraint takes away: their count less this is the paper's count."""
-        return 0
+        terms = [term for matrix in self.matrices() if (term := matrix.penalty()) is not None]
+        return torch.stack(terms).sum() if terms else None
 
     def retract_(self) -> None:
-        """Put parameters that were averaged back to where they belong; nothing to do where every number is free."""
+        """Put matrices that were averaged back to where they belong."""
+        for matrix in self.matrices():
+            matrix.retract_()
+
+    def after_step(self) -> None:
+        """What a training loop calls after each step of the optimizer; a dtriv counts them."""
+        for matrix in self.matrices():
+            matrix.after_step()
+
+    def _ends(self) -> list[str]:
+        """What comes after ``hh`` in the names of the matrices."""
+        return [name.removeprefix("hh") for name in self._modules if name.startswith("hh")]
+
+    def _found(self, name: str) -> tuple[Matrix, str] | None:
+        """The matrix that an attribute belongs to, and its name there."""
+        found = _OF_MATRIX.fullmatch(name)
+        matrix = self.__dict__.get("_modules", {}).get(found[2]) if found else None
+        return None if found is None or matrix is None else (matrix, found[1])
+
+    def __getattr__(self, name: str) -> Any:
+        found = self._found(name)
+        if found is not None and hasattr(*found):
+            return getattr(*found)
+        if found is not None and found[1] == "weight":
+            return found[0].fresh()
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        found = self._found(name)
+        if found is None:
+            super().__setattr__(name, value)
+        elif found[1] == "weight" and not isinstance(value, nn.Parameter):
+            try:
+                found[0].assign(value)
+            except (AttributeError, ValueError) as error:
+                raise type(error)(f"{name}: {error}") from None
+        else:
+            setattr(*found, value)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """As every module's, with ``skew_hh{suffix}`` in the place of ``hh{suffix}.skew``."""
+        tensors, prefix = super().state_dict(*args, **kwargs), kwargs.get("prefix", "")
+        for key in [key for key in tensors if key.startswith(f"{prefix}hh")]:
+            child, _, own = key[len(prefix) :].rpartition(".")
+            if child in self._modules:
+                tensors[f"{prefix}{own}_{child}"] = tensors.pop(key)
+        return tensors
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        for key in [key for key in state_dict if key.startswith(prefix)]:
+            name = key[len(prefix) :]
+            found = self._found(name)
+            if found is not None and hasattr(*found):
+                state_dict[f"{prefix}{name.removeprefix(f'{found[1]}_')}.{found[1]}"] = state_dict.pop(key)
+        foreign = [f"{prefix}{name}{s}" for s in self._ends() for name in ("weight_hh", "bias_ih")]
+        foreign = [key for key in foreign if key in state_dict]
+        if foreign:  # a warning: an error would be one also for load_state_dict(strict=False)
+            made = any(key.startswith(f"{prefix}weight_hh") for key in foreign)
+            warnings.warn(
+                f"{', '.join(foreign)}: these are the names of a torch.nn.RNN, not of {type(self).__name__}. "
+                "To convert one: copy weight_ih_l{k}"
+                + ("; assign weight_hh_l{k} = left @ right of left, _, right = torch.linalg.svd(W)" * made)
+                + (", the nearest orthogonal matrix, where a model takes it, as ScoRNN does" * made)
+                + "; copy bias_ih_l{k} + bias_hh_l{k} to bias_l{k} (modReLU adds it to |z|, other nonlinearities to z)",
+                stacklevel=2,
+            )
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
 
-def joined(states: States) -> Any:
-    """A state as callers see it: the tensor alone where there is one."""
-    return states[0] if len(states) == 1 else states
+def name_missing(module: nn.Module, keys: Any) -> None:
+    """A hook of ``load_state_dict``: what is missing is called as it would be in the file."""
+    keys.missing_keys[:] = [_IN_MATRIX.sub(r"\2_\1", key) for key in keys.missing_keys]

@@ -3,115 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from scornn.functional import (
-    has_values,
-    inverse_scaled_cayley,
-    rounding,
-    scaled_cayley,
-    skew,
-    skew_indices,
-)
-from scornn.nn import init
-from scornn.nn.base import OrthogonalMatrix, OrthogonalRecurrentLayer
+from scornn.matrices import ScaledCayley
+from scornn.matrices.checks import check_number
 from scornn.nn.catalogue import model
-from scornn.nn.cell import RecurrentCell, suffix_of
-from scornn.nn.checks import check_choice, check_integer, check_number, check_rho, check_sizes, precise
-from scornn.ops.activations import REAL
-
-
-class _ScaledCayley(OrthogonalMatrix):
-    """What layer and cell share: W = (I + A)⁻¹(I − A)D of each suffix, its start, and the way in."""
-
-    signs = ("sign_hh",)
-    _rho_at_start: int
-    bandwidth: int | None
-    nonlinearity: str
-    input_scale: float = 0.01
-    bias_start: float = 0.0
-
-    def _settings(self, nonlinearity: str, rho: int | None, bandwidth: int | None, backend: str) -> None:
-        n = self.hidden_size
-        self.nonlinearity = self.activation = check_choice("nonlinearity", nonlinearity, REAL)
-        self._rho_at_start = n // 2 if rho is None else check_rho(rho, n)
-        self.bandwidth = None if bandwidth is None else check_integer("bandwidth", bandwidth, 0, n - 1)
-        self.backend = check_choice("backend", backend, self.BACKENDS)
-
-    def recurrent_shapes(self) -> dict[str, tuple[int, ...]]:
-        band = self.hidden_size - 1 if self.bandwidth is None else self.bandwidth
-        return {"skew_hh": (self.hidden_size * band - band * (band + 1) // 2,)}
-
-    def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
-        return dict.fromkeys(self.signs, (self.hidden_size,))
-
-    @torch.no_grad()
-    def reset(self, suffix: str) -> None:
-        """Section 4.2 and the authors' program: rotations in A, the last rho signs −1, small U, b = 0."""
-        n = self.hidden_size
-        init.cayley_rotations_(self.tensor(f"skew_hh{suffix}"), n, self.bandwidth)
-        self.tensor(f"sign_hh{suffix}").fill_(1)[n - self._rho_at_start :] = -1
-        nn.init.uniform_(self.tensor(f"weight_ih{suffix}"), -self.input_scale, self.input_scale)
-        if self.bias:
-            nn.init.constant_(self.tensor(self.bias_name(suffix)), self.bias_start)
-        if self.learn_h0:
-            nn.init.zeros_(self.tensor(f"h0{suffix}"))
-
-    def recurrent_matrix(self, suffix: str) -> Tensor:
-        """W = (I + A)⁻¹(I − A)D from the free numbers as they are now."""
-        v, D = self.tensor(f"skew_hh{suffix}"), self.tensor(f"sign_hh{suffix}")
-        A = skew(precise(v), self.hidden_size, self.bandwidth)
-        return scaled_cayley(A, D.to(A.dtype)).to(v.dtype)
-
-    @torch.no_grad()
-    def set_recurrent_matrix(self, suffix: str, W: Tensor) -> None:
-        """Make W the recurrent matrix, through the constructive Theorem 3.1."""
-        n = self.hidden_size
-        W = torch.as_tensor(W, device="cpu").detach()
-        if tuple(W.shape) != (n, n):
-            raise ValueError(f"weight_hh{suffix}: expected a matrix of shape {(n, n)}, got {tuple(W.shape)}")
-        A, D = inverse_scaled_cayley(W)
-        row, column = skew_indices(n, self.bandwidth, A.device)
-        outside = A.clone()
-        outside[row, column] = outside[column, row] = 0
-        if not outside.numel() or outside.abs().max() <= rounding(n, W.dtype):
-            self.tensor(f"skew_hh{suffix}").copy_(A[row, column])
-            self.tensor(f"sign_hh{suffix}").copy_(D)
-        elif not self._take_with_present_signs(suffix, W):
-            raise ValueError(
-                f"weight_hh{suffix}: for the signs that were found, and for those of the layer, this matrix needs "
-                f"entries of A outside the bandwidth {self.bandwidth}; build the layer with bandwidth=None"
-            )
-
-    def _take_with_present_signs(self, suffix: str, W: Tensor) -> bool:
-        """Whether an A in the band makes W with the D that is there. If so, it is the layer's now."""
-        n, D, free = self.hidden_size, self.tensor(f"sign_hh{suffix}"), self.tensor(f"skew_hh{suffix}")
-        if not has_values(D):
-            return False
-        D, I = D.to("cpu", torch.float64), torch.eye(n, dtype=torch.float64, device="cpu")
-        A = torch.linalg.solve_ex(I + W.double() * D, I - W.double() * D).result
-        row, column = skew_indices(n, self.bandwidth, A.device)
-        v = ((A - A.mT) / 2)[row, column].to(free.dtype)
-        if not torch.isfinite(v).all():
-            return False
-        made = scaled_cayley(skew(v.double(), n, self.bandwidth), D)
-        fits = bool((made - W).abs().max() <= rounding(n, W.dtype))
-        if fits:
-            free.copy_(v)
-        return fits
-
-    @property
-    def rho(self) -> int | tuple[int, ...]:
-        """The number of −1 in D, of each suffix where they differ; as asked for where D has no values."""
-        signs = [self._buffers.get(f"sign_hh{suffix}") for suffix in self.suffixes()]
-        counts = tuple(int((D < 0).sum()) for D in signs if D is not None and has_values(D))
-        if len(counts) < len(signs):
-            return self._rho_at_start
-        return counts[0] if len(set(counts)) == 1 else counts
-
-    def _repr_settings(self) -> str:
-        text = f"rho={self.rho}" + ("" if self.nonlinearity == "modrelu" else f", nonlinearity={self.nonlinearity}")
-        return text + ("" if self.bandwidth is None else f", bandwidth={self.bandwidth}")
+from scornn.nn.rnn import RNN, uniform, zero
 
 
 @model(
@@ -124,7 +21,7 @@ class _ScaledCayley(OrthogonalMatrix):
     source="Helfrich, Willmott and Ye, ICML 2018",
     bench=(170, 360, 512),
 )
-class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
+class ScoRNN(RNN):
     r"""Scaled Cayley orthogonal recurrent network: replaces :class:`torch.nn.RNN`, and remembers.
 
     .. math::
@@ -187,6 +84,9 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
         (torch.Size([5, 3, 20]), torch.Size([2, 3, 20]))
     """
 
+    matrix_class = ScaledCayley
+    default_nonlinearity = "modrelu"
+
     def __init__(
         self,
         input_size: int,
@@ -207,98 +107,34 @@ class ScoRNN(_ScaledCayley, OrthogonalRecurrentLayer):
         bias_start: float = 0.0,
         backend: str = "auto",
     ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
-        self._settings(nonlinearity, rho, bandwidth, backend)
-        self.learn_h0 = learn_h0
         self.input_scale = check_number("input_scale", input_scale, "a positive number", lambda number: number > 0)
         self.bias_start = check_number("bias_start", bias_start)
-        self.build(device, dtype)
+        size = (input_size, hidden_size, num_layers, nonlinearity, bias, batch_first, dropout, bidirectional)
+        cayley = {"rho": rho, "bandwidth": bandwidth}
+        super().__init__(*size, device, dtype, learn_h0=learn_h0, backend=backend, **cayley)  # type: ignore[arg-type]
+
+    @torch.no_grad()
+    def reset(self, suffix: str) -> None:
+        """Section 4.2 and the authors' program: rotations in A, the last rho signs −1, small U, b = 0."""
+        U, b, h0 = self.others(suffix)
+        self.matrix(suffix).reset()
+        uniform(self.input_scale, U)
+        if b is not None:
+            nn.init.constant_(b, self.bias_start)
+        zero(h0)
+
+    @property
+    def rho(self) -> int | tuple[int, ...]:
+        """The number of −1 in D, of each layer and direction where they differ; as asked for where D has no values."""
+        counts = tuple(self.matrix(suffix).rho for suffix in self.suffixes())
+        return counts[0] if len(set(counts)) == 1 else counts
 
     def require_cayley(self, what: str) -> None:
         """Refuse ``what``, which copies A and D, where its class computes something else with them."""
         self.require_described(what)
-        if type(self).recurrent_matrix is not ScoRNN.recurrent_matrix:
+        if any(type(self.matrix(suffix)) is not ScaledCayley for suffix in self.suffixes()):
             raise TypeError(f"{what}: it makes its W in a way of its own")
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, {self._repr_settings()}"
-
-
-class ScoRNNCell(_ScaledCayley, RecurrentCell):
-    """One step of :class:`ScoRNN`, with the contract of :class:`torch.nn.RNNCell`.
-
-    Inputs: ``input (B, m)`` or ``(m,)``, and ``hx (B, n)`` or ``(n,)``; zero if not given, or what was learned. Output:
-    the next state.
-
-    Example:
-        >>> cell = ScoRNNCell(10, 20)
-        >>> cell(torch.randn(3, 10)).shape
-        torch.Size([3, 20])
-    """
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        nonlinearity: str = "modrelu",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        *,
-        rho: int | None = None,
-        bandwidth: int | None = None,
-        learn_h0: bool = False,
-        backend: str = "auto",
-    ) -> None:
-        super().__init__()
-        check_sizes(input_size=input_size, hidden_size=hidden_size)
-        self.input_size, self.hidden_size, self.bias, self.learn_h0 = input_size, hidden_size, bias, learn_h0
-        self._settings(nonlinearity, rho, bandwidth, backend)
-        self.make_parameters("", input_size, device, dtype)
-        if learn_h0:
-            self.register_parameter("h0", nn.Parameter(torch.empty(hidden_size, device=device, dtype=dtype)))
-        self.reset_parameters()
-
-    @classmethod
-    @torch.no_grad()
-    def from_layer(cls, layer: ScoRNN, k: int = 0, direction: int = 0) -> ScoRNNCell:
-        """A cell with copies of the numbers of layer ``k`` in one direction, 0 for forward and 1 for reverse.
-
-        Its steps are those of the layer, ``h_t = cell(x_t, h_{t-1})``; inside :func:`scornn.cached` they make W once.
-
-        Example:
-            >>> layer, x = ScoRNN(3, 8), torch.randn(2, 3)
-            >>> torch.allclose(ScoRNNCell.from_layer(layer)(x), layer(x.unsqueeze(0))[0][0], atol=1e-6)
-            True
-        """
-        if not isinstance(layer, ScoRNN):
-            raise TypeError(
-                f"from_layer takes a ScoRNN, got {type(layer).__name__}; scornn.nn.Cell has the steps of others"
-            )
-        layer.require_cayley(f"a ScoRNNCell has not the steps of a {type(layer).__name__}")
-        suffix = suffix_of(layer, k, direction)
-        U = layer.input_matrix(suffix)
-        cell = cls(
-            U.shape[1],
-            layer.hidden_size,
-            layer.bias,
-            layer.nonlinearity,
-            U.device,
-            U.dtype,
-            rho=layer._rho_at_start,
-            bandwidth=layer.bandwidth,
-            learn_h0=layer.learn_h0,
-            backend=layer.backend,
-        )
-        for name in ["weight_ih", "skew_hh", "sign_hh"] + ["h0"] * layer.learn_h0:
-            cell.tensor(name).copy_(layer.tensor(f"{name}{suffix}"))
-        if layer.bias:
-            cell.tensor("bias_hh").copy_(layer.tensor(layer.bias_name(suffix)))
-        return cell.train(layer.training)
-
-    def reset_parameters(self) -> None:
-        """Draw fresh parameters from the global random generator."""
-        self.reset("")
-
-    def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}, {self._repr_settings()}"
+        own = self.matrix("_l0").extra_repr()
+        return super().extra_repr().replace(own, own.replace(f"rho={self.matrix('_l0').rho}", f"rho={self.rho}"))

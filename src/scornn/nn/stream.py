@@ -15,6 +15,7 @@ from scornn.nn.layer import RecurrentLayer
 from scornn.nn.model import SequenceModel
 from scornn.ops import library
 from scornn.ops.activations import ACTIVATIONS
+from scornn.ops.rung import CELLS
 
 _DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
 
@@ -98,7 +99,7 @@ def _struct(frames: Frames, batch: int, isa: int) -> tuple[library.NetworkStruct
     for to, o in zip(operations, frames.operations, strict=True):
         weights = [*(address(None if w is None else w[1]) for w in o.weights), None, None][:2]
         x = (*o.x, -1, -1, -1)[:3]
-        cell = library.ACTIVATION[o.cell] if o.cell else 0
+        cell = CELLS[o.cell].number if o.cell else 0
         to.kind, to.cell, to.n, to.m, to.number, to.y = _KINDS.index(o.kind), cell, o.n, o.m, o.number, o.y
         to.weights[:], to.x[:] = weights, x
     sizes = np.array([array.size for array in frames.arrays], np.int64)

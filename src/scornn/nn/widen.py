@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from scornn.functional import skew, skew_indices
-from scornn.nn import init
-from scornn.nn.checks import check_sizes
+from scornn.matrices import ScaledCayley, init
+from scornn.matrices.checks import check_sizes
 from scornn.nn.model import SequenceModel
 from scornn.nn.scornn import ScoRNN
 
@@ -68,28 +68,29 @@ def _layer(layer: ScoRNN, n: int, rho: int | None) -> ScoRNN:
     given: dict[str, Any] = {name: getattr(layer, name) for name in settings}
     wide = ScoRNN(**given, hidden_size=n, rho=rho, device=layer.like.device, dtype=layer.like.dtype)
     for suffix in layer.suffixes():
-        D = layer.tensor(f"sign_hh{suffix}")
+        narrow, matrix = layer.matrix(suffix), wide.matrix(suffix)
+        D = narrow.sign
         there = int((D < 0).sum())
         most = there + n - old
         wanted = round(there * n / old) if rho is None else rho
         if not there <= wanted <= most:
             raise ValueError(f"rho: D has {there} entries −1 and grows by {n - old}: expected {there}..{most}")
         missing = wanted - there
-        wide.tensor(f"sign_hh{suffix}").copy_(torch.cat([D, D.new_ones(n - old - missing), -D.new_ones(missing)]))
-        wide.tensor(f"skew_hh{suffix}").copy_(_skew(layer, suffix, n))
-        inputs = layer.tensor(f"weight_ih{suffix}")
-        wide.tensor(f"weight_ih{suffix}")[:old] = inputs if suffix.startswith("_l0") else _columns(inputs, layer, n)
-        for name in [layer.bias_name(suffix)] * layer.bias + [f"h0{suffix}"] * layer.learn_h0:
-            wide.tensor(name)[:old] = layer.tensor(name)
+        matrix.sign.copy_(torch.cat([D, D.new_ones(n - old - missing), -D.new_ones(missing)]))
+        matrix.skew.copy_(_skew(narrow, n))
+        (U, b, h0), (inputs, *others) = wide.others(suffix), layer.others(suffix)
+        U[:old] = inputs if suffix.startswith("_l0") else _columns(inputs, layer, n)
+        for ours, theirs in zip((b, h0), others, strict=True):
+            if ours is not None:
+                ours[:old] = theirs
     for name, parameter in wide.named_parameters():
         parameter.requires_grad_(layer.get_parameter(name).requires_grad)
     return wide.train(layer.training)
 
 
-def _skew(layer: ScoRNN, suffix: str, n: int) -> Tensor:
-    """The free numbers of A with the layer's in its first rows and columns, and new rotations in the others."""
-    old, v = layer.hidden_size, layer.tensor(f"skew_hh{suffix}")
-    band = layer.bandwidth
+def _skew(matrix: ScaledCayley, n: int) -> Tensor:
+    """The free numbers of A with the matrix's in its first rows and columns, and new rotations in the others."""
+    old, v, band = matrix.n, matrix.skew, matrix.bandwidth
     width = min(n - old - 1, n if band is None else band)
     new = init.cayley_rotations_(v.new_empty((n - old) * width - width * (width + 1) // 2), n - old, width)
     A = torch.block_diag(skew(v, old, band), skew(new, n - old, width))

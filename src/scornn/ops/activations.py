@@ -19,21 +19,27 @@ COMPLEX_EPSILON = 1e-5  # smooths the modulus of the complex modReLU at 0, as in
 
 
 class Activation(NamedTuple):
-    """``value(z, b) -> h`` and ``pullback(g, h, b) -> (dz, db)``, with db still separate for each row."""
+    """``value(z, b) -> h`` and ``pullback(g, h, b) -> (dz, db)``, with db still separate for each row.
+
+    ``number`` is that of ``enum scornn_cell`` in the kernel; None where the kernel has none.
+    """
 
     value: Callable[[Tensor, Tensor | None], Tensor]
     pullback: Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]
+    number: int | None = None
     units_per_bias: int = 1
 
 
-def _additive(value: Callable[[Tensor], Tensor], slope: Callable[[Tensor, Tensor], Tensor]) -> Activation:
+def _additive(
+    value: Callable[[Tensor], Tensor], slope: Callable[[Tensor, Tensor], Tensor], number: int | None = None
+) -> Activation:
     """h = value(z + b), whose gradient is slope(g, h) for both z and b."""
 
     def pullback(g: Tensor, h: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor]:
         dz = slope(g, h)
         return dz, dz
 
-    return Activation(lambda z, b: value(z if b is None else z + b), pullback)
+    return Activation(lambda z, b: value(z if b is None else z + b), pullback, number)
 
 
 def _modrelu(z: Tensor, b: Tensor | None) -> Tensor:
@@ -80,15 +86,16 @@ def _complex_modrelu_pullback(g: Tensor, h: Tensor, b: Tensor | None) -> tuple[T
 
 
 ACTIVATIONS: dict[str, Activation] = {
-    "modrelu": Activation(_modrelu, _modrelu_pullback),
-    "relu": _additive(torch.relu, lambda g, h: torch.where(h <= 0, 0, g)),
+    "modrelu": Activation(_modrelu, _modrelu_pullback, 4),
+    "relu": _additive(torch.relu, lambda g, h: torch.where(h <= 0, 0, g), 1),
     "leaky_relu": _additive(
         lambda z: torch.nn.functional.leaky_relu(z, LEAKY_SLOPE),
         lambda g, h: torch.where(h > 0, g, LEAKY_SLOPE * g),
+        2,
     ),
-    "tanh": _additive(torch.tanh, lambda g, h: g * (1 - h * h)),
-    "identity": _additive(lambda z: z, lambda g, h: g),
-    "complex_modrelu": Activation(_complex_modrelu, _complex_modrelu_pullback, units_per_bias=2),
+    "tanh": _additive(torch.tanh, lambda g, h: g * (1 - h * h), 3),
+    "identity": _additive(lambda z: z, lambda g, h: g, 0),
+    "complex_modrelu": Activation(_complex_modrelu, _complex_modrelu_pullback, 5, units_per_bias=2),
 }
 REAL = tuple(name for name in ACTIVATIONS if name != "complex_modrelu")
 """Those of real units."""

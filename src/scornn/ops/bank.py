@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from scornn.ops.layout import complex_pairs
-from scornn.ops.rung import agree, check_batch_sizes
+from scornn.ops.rung import Shapes
 
 
 class Bank(NamedTuple):
@@ -24,6 +24,14 @@ class Bank(NamedTuple):
 
     angle: Tensor
     sign: Tensor
+
+    @property
+    def cell(self) -> str:
+        return "bank"
+
+    def shapes(self, n: int, x: Tensor) -> Shapes:
+        angle = self.angle.to(x.dtype) if self.angle.dtype == torch.float64 else self.angle  # it may be more exact
+        return {"angle": (angle, (self.planes,)), "sign": (self.sign, (n - 2 * self.planes,))}
 
     @property
     def planes(self) -> int:
@@ -109,16 +117,3 @@ def turned(h: Tensor, turn: Tensor) -> Tensor:
     h, pairs = h.to(turn.dtype), h.shape[-1] // 2
     swapped = h[..., : 2 * pairs].unflatten(-1, (pairs, 2)).flip(-1).flatten(-2)
     return turn[0] * h + turn[1] * torch.cat([swapped, h[..., 2 * pairs :]], -1)
-
-
-def check(x: Tensor, h0: Tensor, bank: Bank, U: Tensor, b: Tensor | None, batch_sizes: Tensor | None) -> None:
-    """Raise where the arguments do not belong together: the kernel reads and writes as far as they say."""
-    n, dims = bank.units, 3 if batch_sizes is None else 2
-    if x.dim() != dims or x.shape[0] == 0:
-        raise ValueError(f"expected x with {dims} dimensions and at least one step; got shape {tuple(x.shape)}")
-    if batch_sizes is not None and not torch.compiler.is_compiling():  # a compiler has no numbers
-        check_batch_sizes(batch_sizes, x.shape[0])
-    batch = x.shape[1] if batch_sizes is None else int(batch_sizes[0])
-    angle = bank.angle.to(x.dtype) if bank.angle.dtype == torch.float64 else bank.angle  # it may be more exact
-    own = {"angle": (angle, (bank.planes,)), "sign": (bank.sign, (n - 2 * bank.planes,))}
-    agree(x, {"h0": (h0, (batch, n)), "U": (U, (n, x.shape[-1])), "b": (b, (n,)), **own})

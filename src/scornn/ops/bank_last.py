@@ -10,10 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from scornn.functional import has_values
-from scornn.ops.bank import Bank, check
-from scornn.ops.custom import under_transform
+from scornn.ops.bank import Bank
 from scornn.ops.layout import Order, side_by_side
+from scornn.ops.rung import Operands, check
+from scornn.torch_internals import has_values, under_transform
 
 BLOCK = 1 << 21
 """Numbers in K."""
@@ -23,7 +23,7 @@ def last_state(
     x: Tensor, h0: Tensor, bank: Bank, U: Tensor, b: Tensor | None, batch_sizes: Tensor | None, reverse: bool
 ) -> Tensor:
     """The last state of each sequence ``(B, n)``; arguments as :func:`scornn.ops.bank_scan.every_state`."""
-    check(x, h0, bank, U, b, batch_sizes)
+    check(Operands(x, h0, bank, U, b, "bank", batch_sizes, reverse))
     if x.dtype in (torch.bfloat16, torch.float16):
         rounded = Bank(bank.angle.float(), bank.sign.float())
         b = None if b is None else b.float()

@@ -17,18 +17,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from scornn.ops import naive, native, rung
-from scornn.ops.bank import Bank, check
+from scornn.ops import naive, native
+from scornn.ops.bank import Bank
 from scornn.ops.custom import register
 from scornn.ops.layout import Order
-from scornn.ops.rung import Run, Rung, choose, empty_states
+from scornn.ops.rung import CELLS, Cell, Operands, Rung, empty_states, no_second_derivative, run
 
 FUSED = 12
 """Inputs up to which the kernel multiplies by U itself: then z is never in memory."""
 
 
-class Operands(NamedTuple):
-    """What the operator takes: the arguments of :func:`every_state`, the bank in two."""
+class Arguments(NamedTuple):
+    """What the operators take: the operands with the bank in two."""
 
     x: Tensor
     h0: Tensor
@@ -38,6 +38,19 @@ class Operands(NamedTuple):
     b: Tensor | None
     batch_sizes: Tensor | None
     reverse: bool
+
+    @classmethod
+    def of(cls, operands: Operands) -> Arguments:
+        x, h0, bank, U, b, _, batch_sizes, reverse, *_ = operands
+        return cls(x, h0, bank.angle, bank.sign, U, b, batch_sizes, reverse)
+
+    @property
+    def bank(self) -> Bank:
+        return Bank(self.angle, self.sign)
+
+    @property
+    def operands(self) -> Operands:
+        return Operands(self.x, self.h0, self.bank, self.U, self.b, "bank", self.batch_sizes, self.reverse)
 
 
 def every_state(
@@ -51,40 +64,33 @@ def every_state(
     backend: str,
 ) -> tuple[Tensor, Tensor]:
     """All states and the last ones; shapes and ``backend`` as :func:`scornn.ops.recurrence`."""
-    check(x, h0, bank, U, b, batch_sizes)
-    chosen = choose(RUNGS, backend, x)
-    if chosen.opaque and x.dtype in (torch.bfloat16, torch.float16):  # there are no complex numbers of these
-        rounded = [None if t is None else t if t.dtype == torch.float64 else t.float() for t in (x, h0, *bank, U, b)]
-        output, h_n = chosen.run(*rounded, batch_sizes, reverse)
-        return output.to(x.dtype), h_n.to(x.dtype)
-    output, h_n = chosen.run(x, h0, *bank, U, b, batch_sizes, reverse)
+    output, h_n = run(Operands(x, h0, bank, U, b, "bank", batch_sizes, reverse), backend)
     return output, h_n
 
 
-def _naive(x: Tensor, h0: Tensor, angle: Tensor, sign: Tensor, U: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    b, batch_sizes, reverse = rest
-    return naive.recurrence(x, h0, Bank(angle, sign).matrix(), U, b, "identity", batch_sizes, reverse)
+def _naive(operands: Operands) -> tuple[Tensor, Tensor]:
+    return naive.recurrence(operands._replace(W=Arguments.of(operands).bank.matrix(), cell="identity"))
 
 
-def _states(operands: Operands) -> tuple[Bank, Order, Tensor]:
+def _states(given: Arguments) -> tuple[Bank, Order, Tensor]:
     """The bank, the order, and h as complex steps."""
-    x, h0, angle, sign, U, b, batch_sizes, reverse = operands
-    bank, order = Bank(angle, sign), Order(x, batch_sizes, reverse)
+    x, h0, _, _, U, b, batch_sizes, reverse = given
+    bank, order = given.bank, Order(x, batch_sizes, reverse)
     z = bank.complex(F.linear(order.steps_of(x), U, b))
     turn = bank.powers(1, order.steps).unsqueeze(1)
     return bank, order, turn * (bank.complex(h0) + (turn.conj_physical() * z).cumsum(0))
 
 
-def _forward(operands: Operands) -> tuple[Tensor, Tensor]:
-    bank, order, h = _states(operands)
+def _forward(given: Arguments) -> tuple[Tensor, Tensor]:
+    bank, order, h = _states(given)
     states = bank.real(h)
     return order.rows_of(states), order.last_of(states).clone()
 
 
-def _backward(grads: Any, kept: Any, operands: Operands, needs: Any) -> list[Tensor | None]:
+def _backward(grads: Any, kept: Any, given: Arguments, needs: Any) -> list[Tensor | None]:
     g_output, g_h_n = grads
-    x, h0, U = operands.x, operands.h0, operands.U
-    bank, order, h = _states(operands)
+    x, h0, U = given.x, given.h0, given.U
+    bank, order, h = _states(given)
     g = h0.new_zeros(order.steps, *h0.shape) if g_output is None else order.steps_of(g_output.resolve_neg())
     if g_h_n is not None:
         g = order.add_last(g, g_h_n)
@@ -103,27 +109,27 @@ def _backward(grads: Any, kept: Any, operands: Operands, needs: Any) -> list[Ten
         None,
         flat.mT @ x.flatten(0, -2) if needs[4] else None,
         flat.sum(0) if needs[5] else None,
+        None,
     ]
 
 
-def _call(operands: Operands, x: Tensor, output: Tensor, h_n: Tensor) -> native.Call:
+def _call(given: Arguments, x: Tensor, output: Tensor, h_n: Tensor) -> native.Call:
     """A pass of the kernel; x is z where U is not fused."""
-    exact, n, m = Bank(operands.angle, operands.sign).turn(), operands.h0.shape[1], operands.U.shape[1]
+    exact, n, m = given.bank.turn(), given.h0.shape[1], given.U.shape[1]
     fused, high = m <= FUSED, exact.to(x.dtype)
-    turn = torch.cat([high, (exact - high).to(x.dtype)])
-    U: Any = operands.U if fused else None
-    b, order = operands.b if fused else None, (operands.batch_sizes, operands.reverse)
-    given = rung.Operands(x, operands.h0, turn, U, b, "bank", *order)
-    flops = 8.0 * (x.numel() // x.shape[-1]) * n * (1 + m * fused)
-    return native.Call(given, output, h_n, flops=flops)
+    W = torch.cat([high, (exact - high).to(x.dtype)])
+    U: Any = given.U if fused else None
+    operands = given.operands._replace(x=x, W=W, U=U, b=given.b if fused else None)
+    return native.Call(operands, output, h_n, flops=8.0 * (x.numel() // x.shape[-1]) * n * (1 + m * fused))
 
 
-def _kernel_forward(operands: Operands) -> tuple[Tensor, Tensor]:
-    x, U = operands.x, operands.U
-    output, h_n = empty_states(x, operands.h0)
+def _kernel_forward(given: Arguments) -> tuple[Tensor, Tensor]:
+    native.require(given.operands)
+    x, U = given.x, given.U
+    output, h_n = empty_states(x, given.h0)
     if U.shape[1] > FUSED:
-        x = _inputs_into(output, x, U, operands.b)
-    _call(operands, x, output, h_n).forward()
+        x = _inputs_into(output, x, U, given.b)
+    _call(given, x, output, h_n).forward()
     return output, h_n
 
 
@@ -134,53 +140,63 @@ def _inputs_into(z: Tensor, x: Tensor, U: Tensor, b: Tensor | None) -> Tensor:
     return z
 
 
-def _kernel_backward(grads: Any, kept: Any, operands: Operands, needs: Any) -> list[Tensor | None]:
-    x, h0, U, b = operands.x, operands.h0, operands.U, operands.b
+def _kernel_backward(grads: Any, kept: Any, given: Arguments, needs: Any) -> list[Tensor | None]:
+    native.require(given.operands)
+    x, h0, U, b = given.x, given.h0, given.U, given.b
     fused = U.shape[1] <= FUSED
     source = x if fused else F.linear(x, U, b).contiguous()
     states = {"x": x if fused and needs[0] else None, "h0": h0 if needs[1] else None}
     weights = [h0.new_empty(h0.shape[1]), *((U, b) if fused else (None, None)), None]
-    (dx, dh0), (by_unit, dU, db, _) = _call(operands, source, *kept).backward(
+    (dx, dh0), (by_unit, dU, db, _) = _call(given, source, *kept).backward(
         grads[0], {"h_n": grads[1]}, states, weights, over_x=not fused
     )
     assert by_unit is not None
-    planes = 2 * len(operands.angle)
+    planes = 2 * len(given.angle)
     if not fused:
         dz = source.flatten(0, -2)  # written over z
         dx = source @ U if needs[0] else None
         dU = dz.mT @ x.flatten(0, -2) if needs[4] else None
         db = dz.sum(0)
-    by_angle = (by_unit[1:planes:2] - by_unit[0:planes:2]).to(operands.angle.dtype)
-    return [dx, dh0, by_angle, None, dU, None if b is None else db]
+    by_angle = (by_unit[1:planes:2] - by_unit[0:planes:2]).to(given.angle.dtype)
+    return [dx, dh0, by_angle, None, dU, None if b is None else db, None]
 
 
-Forward = Callable[[Operands], tuple[Tensor, Tensor]]
-Backward = Callable[[Any, Any, Operands, Any], list[Tensor | None]]
-"""From the gradients of the states and of the last state, the results that were kept, the operands, and what is wanted
-of the operands up to b, sign among them, which has none. Under torch.compile the lazy conj of a complex tensor is lost
-inside an operator: conj_physical."""
+# Under torch.compile the lazy conj of a complex tensor is lost inside an operator: conj_physical.
 
 
-def _operator(name: str, forward: Forward, backward: Backward, kept: tuple[int, ...]) -> Run:
-    """Register ``scornn::{name}_rotations``: all states and the last ones, of which ``kept`` are its backward's."""
-    return register(
+def _operator(name: str, forward: Any, backward: Any, kept: tuple[int, ...]) -> Callable[[Operands], Any]:
+    """Register ``scornn::{name}_rotations``, a name that exported programs hold: all states and the last ones, of which
+    ``kept`` are its backward's."""
+    operator = register(
         f"{name}_rotations",
-        "Tensor x, Tensor h0, Tensor angle, Tensor sign, Tensor U, Tensor? b, Tensor? batch_sizes, bool reverse",
-        lambda *arguments: forward(Operands(*arguments)),
-        empty_states,
-        lambda grads, kept, arguments, needs: backward(grads, kept, Operands(*arguments), needs),
-        inputs=6,
-        results=2,
-        differentiable=2,
+        Arguments,
+        forward,
+        backward,
+        empty=empty_states,
         kept=kept,
-        second_derivative=rung.no_second_derivative(name),
+        no_second_derivative=no_second_derivative(name),
         flops=lambda x, h0, angle, sign, U, *others: 2 * math.prod(x[:-1]) * (math.prod(U) + 2 * U[0]),
     )
+    return lambda operands: operator(*Arguments.of(operands))
 
 
-_KERNEL = _operator("native", _kernel_forward, _kernel_backward, kept=(0, 1))
-RUNGS = (
-    Rung("native", _KERNEL, native.RUNG.unavailable, native.refuses),
-    Rung("manual", _operator("manual", _forward, _backward, kept=(1,))),
-    Rung("naive", _naive, opaque=False),
+_manual = _operator("manual", _forward, _backward, kept=(1,))
+
+
+def _in_single_precision(operands: Operands) -> tuple[Tensor, ...]:
+    """There are no complex numbers of half precision."""
+    if operands.x.dtype not in (torch.bfloat16, torch.float16):
+        return tuple(_manual(operands))
+    dtype, given = operands.x.dtype, Arguments.of(operands)
+    rounded: Any = [t.float() if isinstance(t, Tensor) and t.dtype == dtype else t for t in given]
+    return tuple(t.to(dtype) for t in _manual(Arguments(*rounded).operands))
+
+
+CELLS["bank"] = Cell(
+    (
+        native.rung(_operator("native", _kernel_forward, _kernel_backward, kept=(0, 1))),
+        Rung("manual", _in_single_precision),
+        Rung("naive", _naive, opaque=False),
+    ),
+    number=67,
 )

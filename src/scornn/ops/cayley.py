@@ -8,19 +8,20 @@ waits for LAPACK's inverse, which runs at a tenth of the processor's speed. The 
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from scornn.functional import scaled_cayley, skew
 from scornn.ops import library, native
-from scornn.ops.custom import register, under_transform
+from scornn.ops.custom import register
+from scornn.torch_internals import under_transform
 
 _DTYPE = {torch.float32: 0, torch.float64: 1}
 
 
-def orthogonal(v: Tensor, D: Tensor, bandwidth: int | None = None, backend: str = "auto") -> Tensor:
+def cayley(v: Tensor, D: Tensor, bandwidth: int | None = None, backend: str = "auto") -> Tensor:
     """W = (I + A)⁻¹(I − A)D of the free numbers of A, in float32 or float64.
 
     It is ``scaled_cayley(skew(v, n, bandwidth), D)``, which defines it and runs where the kernel cannot: on a GPU,
@@ -32,7 +33,7 @@ def orthogonal(v: Tensor, D: Tensor, bandwidth: int | None = None, backend: str 
         backend: ``naive`` for torch's inverse.
 
     Example:
-        >>> orthogonal(torch.tensor([1.0]), torch.tensor([1.0, 1.0]))
+        >>> cayley(torch.tensor([1.0]), torch.tensor([1.0, 1.0]))
         tensor([[ 0., -1.],
                 [ 1.,  0.]])
     """
@@ -63,7 +64,14 @@ def _struct(n: int, band: int, dtype: torch.dtype, **arrays: Tensor) -> library.
     return library.CayleyStruct(n, band, _DTYPE[dtype], native.loaded().isa, tolerance, **pointers)
 
 
-def _forward(v: Tensor, D: Tensor, band: int) -> tuple[Tensor, Tensor]:
+class Arguments(NamedTuple):
+    v: Tensor
+    D: Tensor
+    band: int
+
+
+def _forward(given: Arguments) -> tuple[Tensor, Tensor]:
+    v, D, band = given
     n = D.shape[0]
     if v.dtype != D.dtype or v.dtype not in _DTYPE or v.shape != (n * band - band * (band + 1) // 2,):
         raise ValueError(
@@ -85,25 +93,23 @@ def _empty_results(v: Tensor, D: Tensor, band: int) -> tuple[Tensor, Tensor]:
     return v.new_empty(n, n), v.new_empty(n, n)
 
 
-def _backward(grads: Any, kept: Any, arguments: Any, needs: Any) -> list[Tensor]:
+def _backward(grads: Any, kept: Any, arguments: Any, needs: Any) -> list[Tensor | None]:
     (v, D, band), (R,) = arguments, kept
     dW, R, D, dv = native.dense(grads[0]), native.dense(R), native.dense(D), torch.empty_like(v).contiguous()
     status = native.loaded().cayley_backward(ctypes.byref(_struct(D.shape[0], band, v.dtype, D=D, R=R, dW=dW, dv=dv)))
     if status:
         raise RuntimeError(f"the native kernel failed: {library.STATUS[status]}")
-    return [dv]
+    return [dv, None]
 
 
 _operator = register(
     "cayley",
-    "Tensor v, Tensor D, int band",
+    Arguments,
     _forward,
-    _empty_results,
     _backward,
-    inputs=1,
-    results=2,
+    empty=_empty_results,
     differentiable=1,
     kept=(1,),
-    second_derivative='the kernel\'s Cayley transform has no second derivative; a layer with backend="naive" has one',
+    no_second_derivative="the kernel's Cayley transform has no second derivative",
     flops=lambda v, D, band: 2 * D[0] ** 3,
 )

@@ -8,12 +8,13 @@ exp(A) = V e^{iΛ} V*, and its derivative in the direction E is V [Φ ∘ (V* E 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from scornn.ops.custom import register, under_transform
+from scornn.ops.custom import register
+from scornn.torch_internals import under_transform
 
 # Conjugates are taken by conj_physical: inside an operator that torch.compile runs, the lazy conjugate bit is lost.
 
@@ -22,7 +23,8 @@ def _unit(theta: Tensor) -> Tensor:
     return torch.complex(theta.cos(), theta.sin())
 
 
-def _forward(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _forward(given: Arguments) -> tuple[Tensor, Tensor, Tensor]:
+    A = given.A
     L, V = torch.linalg.eigh(torch.complex(torch.zeros_like(A), -A))
     V = V.contiguous()
     W = (V * _unit(L)) @ V.mT.conj_physical()
@@ -43,17 +45,20 @@ def _backward(grads: Any, kept: Any, arguments: Any, needs: Any) -> list[Tensor]
     return [gradient.real.clone()]
 
 
+class Arguments(NamedTuple):
+    A: Tensor
+
+
 _operator = register(
     "skew_exponential",
-    "Tensor A",
+    Arguments,
     _forward,
-    _empty_results,
     _backward,
-    inputs=1,
+    empty=_empty_results,
     results=3,
     differentiable=1,
     kept=(1, 2),
-    second_derivative=(
+    no_second_derivative=(
         "skew_exponential has no second derivative; torch.linalg.matrix_exp has one, and a layer that is built with "
         'backend="naive" takes it'
     ),

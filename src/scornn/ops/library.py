@@ -17,8 +17,6 @@ from typing import Any
 ABI_VERSION = 8
 NAMES = ("libscornn.so", "libscornn.dylib", "scornn.dll")
 ISA = {"best": 0, "portable": 1, "avx2": 2, "avx512": 3}
-ACTIVATION = {"identity": 0, "relu": 1, "leaky_relu": 2, "tanh": 3, "modrelu": 4, "complex_modrelu": 5}
-ACTIVATION |= {"lstm": 6, "gru": 7, "goru": 8, "bank": 9}
 MAP = {"fourier": 0, "rotations": 1}
 STATUS = {1: "out of memory", 2: "invalid arguments", 3: "not accurate"}
 INACCURATE = 3
@@ -44,10 +42,10 @@ class SequenceStruct(ctypes.Structure):
 
     _fields_ = (
         *_fields(ctypes.c_int64, "steps batch hidden input heads"),
-        *_fields(ctypes.c_int32, "dtype activation reverse isa"),
+        *_fields(ctypes.c_int32, "dtype cell reverse isa"),
         *_fields(ctypes.c_void_p, "batch_sizes x"),
         ("x_stride", ctypes.c_int64 * 3),
-        *_fields(ctypes.c_void_p, "h0 W U b output h_n V c y c0 c_n cells gates"),
+        *_fields(ctypes.c_void_p, "h0 W U b output h_n V c y c0 c_n c_all gates"),
         ("map", ctypes.POINTER(MapStruct)),
     )
 

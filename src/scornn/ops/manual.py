@@ -17,7 +17,7 @@ from scornn.ops.rung import Gradients, Incoming, Needs, Operands, Rung, recurren
 
 
 def _forward(operands: Operands) -> tuple[Tensor, Tensor]:
-    x, h0, W, U, b, activation, batch_sizes, reverse = operands
+    x, h0, W, U, b, activation, batch_sizes, reverse = operands[:8]
     act, Wt = ACTIVATIONS[activation].value, W.mT
     layout = Layout.of(x, batch_sizes, reverse)
 
@@ -32,7 +32,7 @@ def pull_back(
     incoming: Incoming, layout: Layout, operands: Operands, output: Tensor, adjoint: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """dz of every row, dh0 and db of a recurrence, where ``adjoint`` takes dz to the gradient of the state before."""
-    b, pullback = operands.b, ACTIVATIONS[operands.activation].pullback
+    b, pullback = operands.b, ACTIVATIONS[operands.cell].pullback
     db = None if b is None else torch.zeros_like(b)
 
     def pull(here: Tensor, rows: slice) -> Tensor:
@@ -47,7 +47,7 @@ def pull_back(
 
 
 def _backward(incoming: Incoming, operands: Operands, output: Tensor, needs: Needs) -> Gradients:
-    x, h0, W, U, _, _, batch_sizes, reverse = operands
+    x, h0, W, U, _, _, batch_sizes, reverse = operands[:8]
     layout = Layout.of(x, batch_sizes, reverse)
     output = layout.rows(output)
     dz, dh0, db = pull_back(incoming, layout, operands, output, lambda dz: dz @ W)

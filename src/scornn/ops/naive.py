@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from scornn.ops.activations import ACTIVATIONS
@@ -11,9 +9,8 @@ from scornn.ops.layout import Layout, States
 from scornn.ops.rung import Operands, Rung
 
 
-def recurrence(*arguments: Any) -> tuple[Tensor, Tensor]:
-    """From the fields of :class:`~scornn.ops.rung.Operands`."""
-    x, h0, W, U, b, activation, batch_sizes, reverse = Operands(*arguments)
+def recurrence(operands: Operands) -> tuple[Tensor, Tensor]:
+    x, h0, W, U, b, activation, batch_sizes, reverse = operands[:8]
     act = ACTIVATIONS[activation].value
     layout = Layout.of(x, batch_sizes, reverse)
 

@@ -9,41 +9,40 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from scornn.ops import library
+from scornn.ops.custom import register
 from scornn.ops.rung import (
+    CELLS,
     Gradients,
     Head,
     Incoming,
     Needs,
     Operands,
     Rung,
-    agree,
-    check_batch_sizes,
+    check,
     empty_states,
+    no_second_derivative,
+    recurrence_flops,
     recurrence_operator,
 )
 from scornn.ops.workers import Workers
+from scornn.torch_internals import constant_to_compiler
 
-GATES = {"lstm": 4, "gru": 3, "goru": 3}
-"""Rows of W and U as a multiple of n; b has 4n."""
 _SERIAL = 8e6  # floating-point operations under which handing work to another thread costs more than it saves
 
 
+@constant_to_compiler
 def unavailable() -> str | None:
     """Why the kernel cannot run here; None where it can."""
     loaded = library.load()
     return loaded if isinstance(loaded, str) else None
-
-
-# What torch.compiler.assume_constant_result does; calling it would import the compiler, a second at every start.
-vars(unavailable)["_dynamo_marked_constant"] = True
 
 
 def loaded() -> library.Library:
@@ -89,53 +88,29 @@ def _strides(tensor: Tensor) -> tuple[int, ...]:
 
 
 class Cells(NamedTuple):
-    """The second state of an LSTM: before the first step, after the last, and with the gates at every step.
+    """The second state of an LSTM after the last step, and with the gates at every step.
 
     What is None is not written; without ``every`` and ``gates`` there is no backward pass. GRU and GORU have gates
     alone.
     """
 
-    c0: Tensor | None = None
     c_n: Tensor | None = None
     every: Tensor | None = None
     gates: Tensor | None = None
 
 
-def _check(operands: Operands, head: Head | None, cells: Cells, mapped: bool) -> None:
-    """Raise where the arguments do not belong together: the kernel reads and writes as far as they say.
-
-    Here, since an exported or traced program has the operator alone, without what the layer checks before it.
-    """
-    x, h0, batch_sizes = operands.x, operands.h0, operands.batch_sizes
-    reason, dims = refuses(x), 3 if batch_sizes is None else 2
-    if reason is not None:
+def require(operands: Operands, head: Head | None = None) -> None:
+    """Raise where the kernel does not run such operands, or they do not belong together."""
+    check(operands, head)
+    if (reason := refuses(operands)) is not None:
         raise ValueError(f"the native kernel cannot run: {reason}")
-    if x.dim() != dims or 0 in (x.shape[0], x.shape[-1]) or h0.dim() != 2:
-        raise ValueError(
-            f"expected x with {dims} dimensions, one step and one input at least, and h0 with 2; "
-            f"got shapes {tuple(x.shape)} and {tuple(h0.shape)}"
-        )
-    if batch_sizes is not None:
-        check_batch_sizes(batch_sizes, x.shape[0])
-    check_shapes(operands, x.shape[1] if batch_sizes is None else int(batch_sizes[0]), cells.c0, mapped)
-    if head is not None:
-        agree(x, {"V": (head.V, (head.V.shape[0], h0.shape[1])), "c": (head.c, head.V.shape[:1])})
-
-
-def check_shapes(operands: Operands, batch: int, c0: Tensor | None = None, mapped: bool = False) -> None:
-    """Raise where a tensor has not the shape, dtype and device that x, the states and the activation ask for."""
-    x, h0, W, U, b, activation, *_ = operands
-    n, m = h0.shape[1], x.shape[-1]
-    rows = GATES.get(activation, 1) * n
-    biases = 4 * n if activation in GATES else n // 2 if activation == "complex_modrelu" else n
-    shapes = {"h0": (h0, (batch, n)), "c0": (c0, (batch, n)), "U": (U, (rows, m)), "b": (b, (biases,))}
-    if not mapped:
-        shapes["W"] = (W, (4, n) if activation == "bank" else (rows, n))
-    agree(x, shapes)
 
 
 class Call:
-    """One call of the kernel: its arguments, and the tensors that must live as long as it runs."""
+    """One call of the kernel: its arguments, and the tensors that must live as long as it runs.
+
+    It takes operands as the kernel reads them: those that a caller gave it has to :func:`require` before.
+    """
 
     def __init__(
         self,
@@ -145,15 +120,15 @@ class Call:
         head: Head | None = None,
         y: Tensor | None = None,
         cells: Cells | None = None,
+        *,
         map: library.MapStruct | None = None,
         keep: object = None,
         flops: float | None = None,
     ) -> None:
-        _check(operands, head, cells or Cells(), map is not None)
-        x, h0, W, U, b, activation, batch_sizes, reverse = operands
+        x, h0, W, U, b, cell, batch_sizes, reverse, c0, _ = operands
         x, batch_sizes = x.resolve_neg(), None if batch_sizes is None else batch_sizes.contiguous()
         V, c = (None, None) if head is None else head
-        given = (h0, W, U, b, output, h_n, V, c, y, *(cells or Cells()))
+        given: Any = (h0, None if map else W, U, b, output, h_n, V, c, y, c0, *(cells or Cells()))
         arrays = [None if t is None else dense(t) for t in given]
         self.x, self.keep = x, (batch_sizes, arrays, keep)
         (batch, n), m = h0.shape, x.shape[-1]
@@ -164,7 +139,7 @@ class Call:
             m,
             0 if V is None else V.shape[0],
             0 if x.dtype == torch.float32 else 1,
-            library.ACTIVATION[activation],
+            CELLS[cell].number,
             reverse,
             loaded().isa,
             address(batch_sizes),
@@ -224,6 +199,7 @@ class Call:
 
 
 def _forward(operands: Operands, head: Head | None = None) -> tuple[Tensor, ...]:
+    require(operands, head)
     x, h0 = operands.x, operands.h0
     output, h_n = empty_states(x, h0)
     y = None if head is None else x.new_empty(*x.shape[:-1], head.V.shape[0])
@@ -234,8 +210,10 @@ def _forward(operands: Operands, head: Head | None = None) -> tuple[Tensor, ...]
 def _backward(
     incoming: Incoming, operands: Operands, output: Tensor, needs: Needs, head: Head | None = None
 ) -> Gradients:
+    require(operands, head)
     V, y = None if head is None else head.V, incoming.y
-    x, h0, *weights = wanted((*operands[:5], V), (*needs[:5], needs.V and y is not None))
+    given: Any = (*operands[:5], V)
+    x, h0, *weights = wanted(given, (*needs[:5], needs.V and y is not None))
     (dx, dh0), (dW, dU, db, dV) = Call(operands, output, None, head).backward(
         incoming.output, {"h_n": incoming.h_n, "y": y}, {"x": x, "h0": h0}, weights
     )
@@ -245,13 +223,59 @@ def _backward(
     return Gradients(dx, dh0, dW, dU, db, dV, dc)
 
 
-def refuses(x: Tensor) -> str | None:
-    """Why the kernel cannot run on tensors such as x; None where it can."""
+class Reading(NamedTuple):
+    """The arguments of the operator that reads a linear head in the same pass."""
+
+    x: Tensor
+    h0: Tensor
+    W: Tensor
+    U: Tensor
+    b: Tensor | None
+    V: Tensor
+    c: Tensor
+    activation: str
+    batch_sizes: Tensor | None
+    reverse: bool
+
+    def parted(self) -> tuple[Operands, Head]:
+        return Operands(*self[:5], *self[7:]), Head(*self[5:7])
+
+
+def _reading_backward(grads: Any, kept: Any, arguments: Reading, needs: Sequence[bool]) -> Gradients:
+    operands, head = arguments.parted()
+    return _backward(Incoming(*grads), operands, kept[0], Needs(*needs), head)
+
+
+_reading = register(
+    "native_reading",
+    Reading,
+    lambda arguments: _forward(*arguments.parted()),
+    _reading_backward,
+    results=3,
+    empty=lambda x, h0, W, U, b, V, *rest: (*empty_states(x, h0), x.new_empty(*x.shape[:-1], V.shape[0])),
+    no_second_derivative=no_second_derivative("native"),
+    flops=lambda x, h0, W, U, b, V, *rest: recurrence_flops(x, h0, W, U) + 2 * math.prod(x[:-1]) * math.prod(V),
+)
+
+
+def refuses(operands: Operands) -> str | None:
+    """Why the kernel cannot run such operands; None where it can."""
+    x, cell = operands.x, operands.cell
+    if CELLS[cell].number is None:
+        return f"it has no {cell}"
     if x.device.type in ("cpu", "meta") and x.dtype in (torch.float32, torch.float64):
         return None
     return f"it takes float32 or float64 on the CPU, got {x.dtype} on {x.device}"
 
 
+def rung(run: Callable[[Operands], tuple[Tensor, ...]], read: Any = None) -> Rung:
+    return Rung("native", run, unavailable, refuses, read=read)
+
+
+def _read(operands: Operands, head: Head) -> tuple[Tensor, ...]:
+    results: tuple[Tensor, ...] = _reading(*operands[:5], *head, *operands[5:8])
+    return results
+
+
 recurrence = recurrence_operator("native", _forward, _backward)
-reading = recurrence_operator("native_reading", _forward, _backward, "native", reads=True)
-RUNG = Rung("native", recurrence, unavailable, refuses, read=reading)
+RUNG = rung(recurrence, _read)

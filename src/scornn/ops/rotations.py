@@ -126,5 +126,6 @@ def gradients(g: Tensor, h: Tensor, rotations: Rotations) -> list[Tensor]:
         if rotations.turn is not None:
             _, b = _pairs(both, rotations.layers[k])
             phases.append(_imaginary(b[:rows], b[rows:]).flatten())
-    by_phase = [torch.cat(phases[::-1])] if phases else []
-    return [torch.cat(angles[::-1]) if angles else g.real.new_zeros(0), *by_phase, *last]
+    nothing = [g.real.new_zeros(0)]
+    by_phase = [] if rotations.turn is None else [torch.cat(phases[::-1] or nothing)]
+    return [torch.cat(angles[::-1] or nothing), *by_phase, *last]

@@ -7,6 +7,7 @@ this table and keep no other.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,16 +16,18 @@ from torch import Tensor
 from scornn.functional import full_precision, under_autocast
 from scornn.ops import manual, naive, native
 from scornn.ops.activations import ACTIVATIONS
-from scornn.ops.rung import Rung, agree, check_batch_sizes, choose
+from scornn.ops.rung import CELLS, PLAINER, Cell, Head, Operands, Rung, check, choose, like, run
 
 RUNGS: tuple[Rung, ...] = (native.RUNG, manual.RUNG, naive.RUNG)
 """Fastest first: ``auto`` takes the first that runs."""
 
-BACKENDS: tuple[str, ...] = ("auto", *(rung.name for rung in RUNGS))
+CELLS |= {name: Cell(RUNGS, a.number, biases=1 / a.units_per_bias) for name, a in ACTIVATIONS.items()}
 
-WIDEST = 4
-"""A head is read in the same pass where it has at most 1/WIDEST as many outputs as there are states: the kernel carries
-dy along in products with x and W, which for a wide head costs more than a pass of its own."""
+BACKENDS: tuple[str, ...] = ("auto", *dict.fromkeys([*(rung.name for rung in RUNGS[:-1]), *PLAINER]))
+
+MAX_HEAD_SHARE = 4
+"""A head is read in the same pass where it has at most 1/MAX_HEAD_SHARE as many outputs as there are states: the kernel
+carries dy along in products with x and W, which for a wide head costs more than a pass of its own."""
 
 
 def backends() -> dict[str, str]:
@@ -44,8 +47,8 @@ def chosen(device: torch.device | str, among: Sequence[str] = BACKENDS, dtype: t
         >>> chosen("cpu", ("auto", "manual", "naive"))
         'manual'
     """
-    x = torch.empty(0, device=device, dtype=dtype)
-    return choose([rung for rung in RUNGS if rung.name in among], "auto", x).name
+    operands = like(torch.empty(0, device=device, dtype=dtype))
+    return next(rung.name for rung in RUNGS if rung.name in among and rung.why_not(operands) is None)
 
 
 def recurrence(
@@ -82,10 +85,14 @@ def recurrence(
         >>> recurrence(x, torch.zeros(1, 2), I, I, activation="identity")[1]
         tensor([[3., 3.]])
     """
-    check(x, h0, W, U, b, activation, batch_sizes)
-    with full_precision(x):
-        output, h_n = choose(RUNGS, backend, x).run(x, h0, W, U, b, activation, batch_sizes, reverse)
+    output, h_n = run(_dense(x, h0, W, U, b, activation, batch_sizes, reverse), backend)
     return output, h_n
+
+
+def _dense(x: Tensor, h0: Tensor, W: Tensor, U: Tensor, b: Tensor | None, activation: str, *order: Any) -> Operands:
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"unknown activation {activation!r}; expected one of {', '.join(ACTIVATIONS)}")
+    return Operands(x, h0, W, U, b, activation, *order)
 
 
 def readout(
@@ -123,39 +130,18 @@ def readout(
         >>> readout(x, torch.zeros(1, 2), I, I, None, torch.ones(1, 2), torch.zeros(1), activation="identity")[0][-1]
         tensor([[6.]])
     """
-    check(x, h0, W, U, b, activation, batch_sizes)
+    operands = _dense(x, h0, W, U, b, activation, batch_sizes, reverse)
+    check(operands)
     if V.dim() != 2 or V.shape[1] != W.shape[0] or c.shape != V.shape[:1]:
         raise ValueError(
             f"expected V of shape (p, {W.shape[0]}) and c of shape (p,), got {tuple(V.shape)} and {tuple(c.shape)}"
         )
-    rung = choose(RUNGS, backend, x)
+    rung = choose(operands, backend)
     alike = V.dtype == c.dtype == x.dtype and V.device == c.device == x.device
-    worth_it = backend != "auto" or WIDEST * V.shape[0] <= V.shape[1]
+    worth_it = backend != "auto" or MAX_HEAD_SHARE * V.shape[0] <= V.shape[1]
     if rung.read is not None and alike and worth_it and not under_autocast(x):
-        _, h_n, y = rung.read(x, h0, W, U, b, V, c, activation, batch_sizes, reverse)
+        _, h_n, y = rung.read(operands, Head(V, c))
         return y, h_n
     with full_precision(x):
-        output, h_n = rung.run(x, h0, W, U, b, activation, batch_sizes, reverse)
+        output, h_n = rung.run(operands)
     return F.linear(output, V, c), h_n
-
-
-def check(
-    x: Tensor, h0: Tensor, W: Tensor, U: Tensor, b: Tensor | None, activation: str, batch_sizes: Tensor | None
-) -> None:
-    """Raise where the arguments of the operator do not belong together."""
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"unknown activation {activation!r}; expected one of {', '.join(ACTIVATIONS)}")
-    units = ACTIVATIONS[activation].units_per_bias
-    if U.dim() != 2 or 0 in U.shape or U.shape[0] % units:
-        even = ", n even" if units == 2 else ""
-        raise ValueError(f"expected U of shape (n, m){even}, got {tuple(U.shape)}")
-    n, m = U.shape
-    dims = 3 if batch_sizes is None else 2
-    if x.dim() != dims or x.shape[-1] != m:
-        raise ValueError(f"expected x with {dims} dimensions, the last of size {m}; got shape {tuple(x.shape)}")
-    if x.shape[0] == 0:
-        raise RuntimeError("Expected sequence length to be larger than 0")
-    if batch_sizes is not None and not torch.compiler.is_compiling():  # a compiler has no numbers
-        check_batch_sizes(batch_sizes, x.shape[0])
-    batch = x.shape[1] if batch_sizes is None else int(batch_sizes[0])
-    agree(x, {"h0": (h0, (batch, n)), "W": (W, (n, n)), "U": (U, (n, m)), "b": (b, (n // units,))})

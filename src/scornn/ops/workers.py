@@ -8,9 +8,8 @@ import os
 from collections.abc import Callable
 from queue import SimpleQueue
 
-import torch
-
 from scornn.ops import library
+from scornn.torch_internals import openmp_parallel
 
 Work = Callable[[int], None]
 
@@ -28,7 +27,7 @@ class Workers:
     """
 
     def __init__(self) -> None:
-        self._openmp = getattr(ctypes.CDLL(torch._C.__file__), "GOMP_parallel", None)
+        self._openmp = openmp_parallel()
         if self._openmp is not None:
             self._openmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
             self._openmp.restype = None

@@ -1,8 +1,7 @@
 """Files that are whole or absent: a crash at any moment leaves the old content or the new, never a part.
 
-Temporary name in the same directory, opened O_EXCL; write; flush; fsync; size and sha256 read back and
-compared; ``os.replace``; fsync of the directory. Every ``OSError`` on the way becomes a
-:class:`~scornn.errors.StorageError` that names the path.
+Temporary name in the same directory, opened O_EXCL; write; flush; fsync; ``os.replace``; fsync of the directory.
+Every ``OSError`` on the way becomes a :class:`~scornn.errors.StorageError` that names the path.
 """
 
 import errno
@@ -117,12 +116,6 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            wrote, found = hashlib.sha256(data).hexdigest(), sha256_file(temporary)
-            if found != wrote:
-                raise StorageError(
-                    f"cannot write {path}: wrote {len(data)} bytes with sha256 {wrote}, "
-                    f"read back {temporary.stat().st_size} with {found}; the disk may be failing"
-                )
             os.replace(temporary, path)
         except BaseException:
             with suppress(OSError):
@@ -150,28 +143,16 @@ def read_object(path: Path, notes: list[str] | None = None) -> dict[str, Any]:
     """The object in a JSON file; an empty one where there is none that can be read, and a note that says why."""
     found: Any = {}
     try:
-        found, why = clean(json.loads(path.read_bytes())), ""
+        found, why = json.loads(path.read_bytes()), ""
     except (FileNotFoundError, NotADirectoryError):
         why = f"no {path.name}"
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         why = f"{path.name} is damaged: it is not JSON"
     if not isinstance(found, dict):
         found, why = {}, f"{path.name} is damaged: it holds no object"
     if why and notes is not None:
         notes.append(why)
     return found
-
-
-def clean(value: Any) -> Any:
-    """Text without lone surrogates, which JSON and file names may hold and UTF-8 may not."""
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case dict():
-            return {clean(key): clean(item) for key, item in value.items()}
-        case list():
-            return [clean(item) for item in value]
-    return value
 
 
 def remove_temporaries(directory: str | os.PathLike[str]) -> list[Path]:

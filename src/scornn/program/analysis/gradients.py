@@ -10,11 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from scornn.matrices import cached
 from scornn.nn import SequenceModel
-from scornn.nn.caching import cached
 from scornn.program import durable
 from scornn.program.tasks import Batch, Task
 from scornn.program.train import program
+from scornn.program.train.config import build
 from scornn.program.train.engine import Engine
 
 FILE = "gradients.json"
@@ -62,7 +63,7 @@ def gradient_norms(model: SequenceModel, batch: Batch, loss: Loss | None = None)
 
 @contextmanager
 def _evaluated(model: SequenceModel) -> Iterator[None]:
-    """No dropout, no statistics of a batch, and a dtriv does not take the steps for those of a training."""
+    """No dropout, and no statistics of a batch."""
     before = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -79,7 +80,7 @@ def of_run(path: Path, *, data: Path | None = None) -> dict[str, Any]:
     weights has its start in its first checkpoint; where that is gone, only the newest weights are taken.
     """
     task, engine, saved = program.load(path, data=data)
-    config = msgspec.structs.replace(saved.config, device=engine.world.device)
+    config = msgspec.structs.replace(build(saved.config), device=engine.world.device)
     result: dict[str, Any] = {"moments": []}
     moments = {saved.step: engine.model}
     first = path / "checkpoints" / "step-0"

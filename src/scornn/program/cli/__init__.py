@@ -1,40 +1,44 @@
 """The command line: ``scornn COMMAND …``.
 
-A command is a module of this package with ``main(argv) -> int``; the first line of its docstring is its line in
-``scornn --help``. Modules are imported when their command is called, and torch only inside functions.
+A command is a module of this package: its docstring is the help, ``Flags`` are the options, and ``main(flags)`` does it
+and returns the exit code. torch is imported only inside functions.
 """
 
-import ast
 import errno
 import os
-import shutil
 import sys
-import textwrap
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import fields
 from importlib import import_module
-from pathlib import Path
+from inspect import cleandoc
+from typing import Annotated, Any, Union
+
+import tyro
 
 from scornn import __version__
 from scornn.errors import ScornnError, UsageError, suggest
+from scornn.program.cli._options import waiting, wrapped
 
-_ORDER = ("train", "resume", "eval", "export", "report", "sweep", "reproduce", "models", "data", "bench", "doctor")
-_EXAMPLES = {
-    "scornn train copying --until recall=0.99": "the paper's network on its copying problem, until it is solved",
-    "scornn train mnist --hidden 170 --epochs 5": "pixel-by-pixel MNIST",
-    "scornn resume runs/copying-1000-scornn-190-s5544": "go on after Ctrl-C, a kill or a full disk",
-    "scornn report runs/ --out report.html": "one page with curves and tables",
-}
-_MORE = (
-    "`scornn COMMAND --help` explains a command, `scornn completion --help` how your shell completes all this.",
-    "--debug shows the traceback of an error.",
-    "Exit codes: 0 done, 2 usage, 3 data, 4 checkpoint, 5 diverged, 6 storage, 7 run in use, "
-    "129, 130 and 143 interrupted.",
-)
+_RUNS = ("train", "resume", "eval", "export", "report")
+COMMANDS = (*_RUNS, "sweep", "sweep resume", "sweep report", "reproduce", "models", "data", "bench", "doctor")
+_ABOUT = """Recurrent networks whose recurrent matrix stays orthogonal: train, compare, reproduce.
+
+Examples:
+    scornn train copying --until recall=0.99
+    scornn train mnist --hidden 170 --epochs 5
+    scornn resume runs/copying-1000-scornn-190-s5544
+    scornn report runs/ --out report.html
+
+`scornn COMMAND --help` explains a command; --debug shows the traceback of an error.
+
+Exit codes: 0 done, 2 usage, 3 data, 4 checkpoint, 5 diverged, 6 storage, 7 run in use, 129, 130 and 143 interrupted.
+"""
 _BROKEN_PIPE = 128 + 13
-_OF_SEVERAL_PROCESSES = ("train", "resume")
-_JOB = ("TORCHELASTIC_RUN_ID", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
-"""By which torchrun tells its processes of each other."""
+_WITHOUT_TORCH = ("data",)
+_FORM = (tyro.conf.FlagCreatePairsOff, tyro.conf.UseAppendAction, tyro.conf.DisallowNone)
+"""No ``--no-quiet``; a list is an option given several times."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -42,31 +46,40 @@ def main(argv: list[str] | None = None) -> int:
     _mend_streams()
     argv = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in argv
-    argv = [argument for argument in argv if argument != "--debug"]
     try:
-        code = _dispatch(argv)
+        code = _run([argument for argument in argv if argument != "--debug"])
         sys.stdout.flush()
         return code
-    except ScornnError as error:
-        return _fail(str(error), error.exit_code, debug)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be flushed at exit goes nowhere
         return _BROKEN_PIPE
-    except SystemExit as leaving:  # from the parsers, which have said why
+    except SystemExit as leaving:  # from the parser, which has said why
         return leaving.code if isinstance(leaving.code, int) else 2 if leaving.code else 0
-    except (MemoryError, RuntimeError) as error:
-        known = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-        if not known and "allocate memory" not in str(error):  # torch has no type for that on a CPU
+    except Exception as error:
+        message, code = _explained(error)
+        if not code:
             raise
+        if debug:
+            traceback.print_exc()
+        print(f"scornn: {message}", file=sys.stderr)
+        return code
+
+
+def _explained(error: Exception) -> tuple[str, int]:
+    """What to say of an error, and the exit code; 0 for a bug."""
+    if isinstance(error, ScornnError):
+        return str(error), error.exit_code
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error):
         line = str(error).partition("\n")[0].rpartition("] ")[2]
-        return _fail("not enough memory" + (f": {line}" if line else ""), 6, debug)
-    except OSError as error:
-        if error.errno is None:
-            raise
+        return "not enough memory" + (f": {line}" if line else ""), 6
+    if isinstance(error, OSError) and error.errno is not None:
         where = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{where}{os.strerror(error.errno)} ({errno.errorcode.get(error.errno)})", 6, debug)
+        return f"{where}{os.strerror(error.errno)} ({errno.errorcode.get(error.errno)})", 6
+    if isinstance(error, UnicodeError):
+        return f"names and files must be UTF-8: {error}", 2
+    return (f"nested too deep: {error}", 2) if isinstance(error, RecursionError) else ("", 0)
 
 
 def _mend_streams() -> None:
@@ -83,68 +96,65 @@ def _mend_streams() -> None:
                 stream.reconfigure(errors="replace")
 
 
-def _fail(message: str, code: int, debug: bool) -> int:
-    if debug:
-        traceback.print_exc()
-    print(f"scornn: {message}", file=sys.stderr)
-    return code
-
-
-def _dispatch(argv: list[str]) -> int:
-    _refuse_bytes(argv)
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        print(_help())
-        return 0
+def _run(argv: list[str]) -> int:
+    argv = ["--help"] if argv in ([], ["help"]) else argv
     if argv[0] in ("-V", "--version"):
         print(f"scornn {__version__}")
         return 0
-    name = argv[0].replace("-", "_")
-    if name not in commands():
-        raise UsageError(f"unknown command {argv[0]!r}{suggest(name, commands())}")
-    if name not in _OF_SEVERAL_PROCESSES and not _alone():
-        return 0
-    return import_module(f"scornn.program.cli.{name}").main(argv[1:])
+    words = 2 if " ".join(argv[:2]) in COMMANDS and len(argv) > 1 else 1
+    name, rest = " ".join(argv[:words]), argv[words:]
+    if name in COMMANDS:
+        flags = _parse(_flags(name), name, rest, _description(name))
+        if name not in _WITHOUT_TORCH and "torch" not in sys.modules:
+            with waiting("loading PyTorch"):
+                import_module("torch")
+        return int(sys.modules[type(flags).__module__].main(flags))
+    if not name.startswith("-"):
+        raise UsageError(f"unknown command {name!r}{suggest(name, COMMANDS)}")
+    every: Any = Union[tuple(_subcommand(command) for command in COMMANDS)]  # noqa: UP007
+    _parse(every, "", argv, _ABOUT)
+    return 0
 
 
-def _alone() -> bool:
-    """Whether this process is to do what is for one alone: of torchrun's it is the first, which leaves the job."""
-    if _JOB[0] not in os.environ:
-        return True
-    for name in _JOB:
-        os.environ.pop(name, None)
-    return os.environ.get("RANK") == "0"
+def _parse(kind: Any, name: str, argv: list[str], description: str) -> Any:
+    """Parse with suggestions for misspelt options. An option that is not a list may be given once, and not empty."""
+    if {"-h", "--help"} & set(argv):
+        print(wrapped(description), end="\n\n")  # tyro's own rendering breaks words at the terminal's edge
+    with _no_colour_if_asked():
+        flags = tyro.cli(kind, args=argv, prog=f"scornn {name}".rstrip(), description="", config=_FORM)
+    given = [argument.partition("=")[0].replace("_", "-") for argument in argv if argument.startswith("--")]
+    for field in fields(flags):
+        option, value = f"--{field.name.replace('_', '-')}", getattr(flags, field.name)
+        if given.count(option) > 1 and not isinstance(value, tuple):
+            raise UsageError(f"{option} is given {given.count(option)} times; expected once")
+        if value == "" and field.default != "":
+            raise UsageError(f"{option} is empty: expected a value")
+    return flags
 
 
-def _refuse_bytes(argv: list[str]) -> None:
-    """Files and logs are UTF-8, and could not name what is not."""
-    for argument in argv:
-        try:
-            argument.encode()
-        except UnicodeEncodeError:
-            raise UsageError(
-                f"the argument {argument!a} is not UTF-8; give a file another name, or a link to it"
-            ) from None
+def _flags(name: str) -> Any:
+    module, _, action = name.partition(" ")
+    return getattr(import_module(f"scornn.program.cli.{module}"), f"{action.capitalize()}Flags")
 
 
-def commands() -> list[str]:
-    """The names of all commands, the usual ones first."""
-    found = {path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_")}
-    return [name for name in _ORDER if name in found] + sorted(found - set(_ORDER))
+def _description(name: str) -> str:
+    flags = _flags(name)
+    return cleandoc((flags if " " in name else sys.modules[flags.__module__]).__doc__ or "")
 
 
-def _help() -> str:
-    width = min(shutil.get_terminal_size().columns, 100)
-    lines = ["usage: scornn COMMAND [options]", ""]
-    about = "Recurrent networks whose recurrent matrix stays orthogonal: train, compare, reproduce."
-    lines += [*textwrap.wrap(about, width), ""]
-    for name in commands():
-        source = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
-        said = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
-        lines += textwrap.wrap(f"  {name:<10} {said}", width, subsequent_indent=" " * 13)
-    lines += ["", "Try:"]
-    for command, does in _EXAMPLES.items():
-        lines += [f"  {command}", *textwrap.wrap(does, width, initial_indent=" " * 6, subsequent_indent=" " * 6)]
-    lines.append("")
-    for text in _MORE:
-        lines += textwrap.wrap(text, width, break_on_hyphens=False)
-    return "\n".join(lines)
+def _subcommand(name: str) -> Any:
+    first = _description(name).partition("\n")[0]
+    return Annotated[_flags(name), tyro.conf.subcommand(name, description=first)]
+
+
+@contextmanager
+def _no_colour_if_asked() -> Iterator[None]:
+    """NO_COLOR, which rich knows and tyro does not: tyro looks at TERM alone."""
+    terminal = os.environ.get("TERM")
+    if os.environ.get("NO_COLOR") and terminal is not None:
+        os.environ["TERM"] = "dumb"
+    try:
+        yield
+    finally:
+        if terminal is not None:
+            os.environ["TERM"] = terminal

@@ -12,7 +12,6 @@ Examples:
 """
 
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +19,7 @@ from typing import Annotated
 import tyro
 
 from scornn.errors import DataError, UsageError, suggest
-from scornn.program.cli._options import absolute, option, parse
+from scornn.program.cli._options import absolute, option
 
 ACTIONS = ("list", "verify", "path")
 
@@ -31,8 +30,7 @@ class Flags:
     data: Annotated[str | None, option("DIR", "Folder to look in first.")] = None
 
 
-def main(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "data", __doc__)
+def main(flags: Flags) -> int:
     if flags.action not in ACTIONS:
         raise UsageError(f"unknown action {flags.action!r}{suggest(flags.action, ACTIONS)}")
     data = absolute(flags.data)
@@ -45,31 +43,31 @@ def main(argv: list[str]) -> int:
         return 0
     found = {name: source.find(data) for name, source in SOURCES.items()}
     if flags.action == "verify":
-        return _verify({name: (folder, SOURCES[name].verify) for name, folder in found.items() if folder}, data)
+        return _verify({name: place for name, place in found.items() if place}, data)
     for name, folder in found.items():
         print(f"{name:<14} {folder or f'not found; {SOURCES[name].advice}'}")
     print(f"{'looked in':<14} {', '.join(dict.fromkeys(str(path) for path in locate.roots(data)))}")
     where = f" --data {shlex.quote(str(data))}" if data else ""
-    if any(found.values()):
-        print(f"{'try':<14} scornn data verify{where}")
-    else:
-        print(f"{'try':<14} scornn data --data DIR, with the folder where your data is")
+    known = f"verify{where}" if any(found.values()) else "--data DIR, with the folder where your data is"
+    print(f"{'try':<14} scornn data {known}")
     return 0
 
 
-def _verify(found: dict[str, tuple[Path, Callable[[Path], str]]], data: Path | None) -> int:
+def _verify(found: dict[str, Path], data: Path | None) -> int:
     from scornn.program.data import locate
+    from scornn.program.data.catalogue import SOURCES
 
     if not found:
         looked = ", ".join(str(path) for path in locate.roots(data))
         raise DataError(f"no data set to verify below {looked}; pass --data or set SCORNN_DATA")
     broken = []
-    for name, (folder, verify) in found.items():
+    for name, folder in found.items():
         try:
-            print(f"{name:<14} ok: {verify(folder)}", flush=True)
+            said = f"ok: {SOURCES[name].verify(folder)}"
         except DataError as error:
             broken.append(name)
-            print(f"{name:<14} BROKEN: {error}", flush=True)
+            said = f"BROKEN: {error}"
+        print(f"{name:<14} {said}", flush=True)
     if broken:
         raise DataError(f"broken: {', '.join(broken)}; see above")
     return 0

@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Annotated
 
 from scornn import __version__
-from scornn.program.cli._options import absolute, option, parse
+from scornn.program.cli._options import absolute, option
 
 _PACKAGES = ("torch", "numpy", "safetensors", "msgspec")
 _OPTIONAL = ("onnx", "onnxruntime", "optuna", "tensorboard", "pystoi", "pesq")
@@ -22,9 +22,7 @@ class Flags:
     data: Annotated[str | None, option("DIR", "Folder to look in first for data.")] = None
 
 
-def main(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "doctor", __doc__)
-
+def main(flags: Flags) -> int:
     import torch
 
     from scornn.ops import backends

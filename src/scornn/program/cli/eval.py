@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from scornn.program.cli._options import absolute, flag, option, parse
+from scornn.program.cli._options import absolute, flag, option
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,10 @@ class Flags:
         None
     )
     data: Annotated[str | None, option("DIR", "Folder with the data files, if they were moved.")] = None
-    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files, if they were moved.")] = ()
+    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files.")] = ()
 
 
-def main(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "eval", __doc__)
-
+def main(flags: Flags) -> int:
     import msgspec
 
     from scornn.program.train.program import evaluate

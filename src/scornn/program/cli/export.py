@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from scornn.program.cli._options import flag, option, parse, waiting
+from scornn.program.cli._options import flag, option, waiting
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,10 @@ class Flags:
     sample: Annotated[str | None, option("FILE.npy", "Sequences on which 8 bits are compared.")] = None
     best: Annotated[bool, flag("Take the best weights.")] = False
     average: Annotated[bool, flag("Take the averaged weights.")] = False
-    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files, if they were moved.")] = ()
+    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files.")] = ()
 
 
-def main(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "export", __doc__)
-
+def main(flags: Flags) -> int:
     from scornn.program.deploy.network import load
     from scornn.program.deploy.write import export
 

@@ -14,7 +14,7 @@ from typing import Annotated
 import tyro
 
 from scornn.errors import UsageError
-from scornn.program.cli._options import option, parse, waiting, write_page
+from scornn.program.cli._options import option, waiting, write_page
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,7 @@ class Flags:
     utterances: Annotated[int, tyro.conf.arg(metavar="N", help="Utterances shown of a speech run.")] = 3
 
 
-def main(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "report", __doc__)
+def main(flags: Flags) -> int:
     if not flags.runs:
         raise UsageError("no RUN given; expected a run directory or a directory of runs")
     if flags.utterances < 0:

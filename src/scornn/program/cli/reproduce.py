@@ -1,22 +1,21 @@
 """Reproduce tables and figures of the paper, and set them beside what was published.
 
-ITEM is fig-copying, fig-adding, table-mnist, table-timit, fig-orthogonality, fig-gradients, table-timing,
-search-copying or all.
+ITEM is fig-copying, fig-adding, table-mnist, table-timit, fig-orthogonality, fig-gradients, table-timing or all.
 Interrupted, the same command goes on where it stopped; what is finished is not run again. OUT then holds page.html,
-numbers.csv and .json, curves.csv and figures/, and the runs themselves.
+numbers.json and the runs themselves.
 
-Scales: smoke, small networks for a few steps, minutes for everything, to see that it runs; short, about an hour an
-item on two cores; paper, the full protocol, weeks for everything.
+Scales: smoke, small networks for a few steps, minutes for everything, to see that it runs; paper, the full protocol,
+weeks for everything: take rows with --only, and set an end with --iterations.
 
 Examples:
 
     scornn reproduce all --scale smoke
 
-    scornn reproduce fig-copying --scale short --out reproduction/short
+    scornn reproduce fig-copying --scale paper --only copying-1000-scornn-190 --iterations 4000
 
     scornn reproduce table-mnist --scale paper --only mnist-scornn-170 --only pmnist-scornn-170 --data ~/datasets
 
-    scornn reproduce table-timit --scale short --corpus iban --data ~/iban
+    scornn reproduce table-timit --scale paper --only timit-scornn-224 --corpus iban --data ~/iban
 
     scornn reproduce record reproduction/paper/runs/mnist-scornn-170-s5544   copy a run into results/
 
@@ -26,33 +25,28 @@ Examples:
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import tyro
 
 from scornn.errors import DataError, DivergedError, UsageError
-from scornn.program.cli._options import absolute, at_least_one, flag, option, parse, waiting, write_page
-
-if TYPE_CHECKING:
-    from scornn.program.paper.items import Item
-    from scornn.program.paper.scale import Request
-    from scornn.program.report.page import Section
-    from scornn.program.sweep.program import Result
+from scornn.program.cli._options import absolute, at_least_one, flag, option, waiting, write_page
 
 
 @dataclass(frozen=True)
 class Flags:
     item: Annotated[str, tyro.conf.Positional, option("ITEM", "What to reproduce; or record, or page.")]
     runs: Annotated[tuple[str, ...], tyro.conf.Positional, option("[RUN...]", "With record: runs to keep.")] = ()
-    scale: Annotated[Literal["smoke", "short", "paper"], tyro.conf.arg(help="How much of it.")] = "smoke"
+    scale: Annotated[Literal["smoke", "paper"], tyro.conf.arg(help="How much of it.")] = "smoke"
     out: Annotated[
         str | None, option("DIR", "Where; else reproduction/SCALE, with record results, with page page.html.")
     ] = None
     seeds: Annotated[int | None, option("N", "Runs of each row, from seed 5544 on; else one.")] = None
     seed: Annotated[tuple[int, ...], option("S", "A run of this seed, in place of --seeds.")] = ()
     only: Annotated[tuple[str, ...], option("PRESET", "Only this row, such as mnist-scornn-170.")] = ()
-    minutes: Annotated[float | None, option("M", "The longest that each run may take, at any scale.")] = None
-    iterations: Annotated[int | None, option("N", "The length of each run in place of the paper's.")] = None
+    iterations: Annotated[
+        int | None, option("N", "The length of each run, or the steps timed, in place of the paper's.")
+    ] = None
     corpus: Annotated[
         Literal["timit", "iban", "folder"] | None, option("NAME", "An open corpus in place of TIMIT.")
     ] = None
@@ -64,13 +58,10 @@ class Flags:
     quiet: Annotated[bool, flag("Show no progress.")] = False
 
 
-def main(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "reproduce", __doc__)
+def main(flags: Flags) -> int:
     if flags.runs and flags.item != "record":
         raise UsageError(f"{' '.join(flags.runs)}: only `scornn reproduce record` takes runs")
     at_least_one(seeds=flags.seeds, iterations=flags.iterations)
-    if flags.minutes is not None and not 0 < flags.minutes < float("inf"):
-        raise UsageError(f"--minutes {flags.minutes}: expected a number > 0")
     if flags.item == "record":
         return _record(flags)
     return _page(flags) if flags.item == "page" else _reproduce(flags)
@@ -79,9 +70,8 @@ def main(argv: list[str]) -> int:
 def _reproduce(flags: Flags) -> int:
     from scornn.program.paper.items import ITEMS, chosen
     from scornn.program.paper.page import write
-    from scornn.program.paper.reproduce import reproduce
+    from scornn.program.paper.reproduce import Request, reproduce
     from scornn.program.paper.results import collect
-    from scornn.program.paper.scale import Request
 
     items = chosen(flags.item)
     out = Path(flags.out or f"reproduction/{flags.scale}")
@@ -90,7 +80,6 @@ def _reproduce(flags: Flags) -> int:
         scale=flags.scale,
         seeds=_seeds(flags),
         only=flags.only,
-        minutes=flags.minutes,
         iterations=flags.iterations,
         corpus=flags.corpus,
         allow_partial=flags.allow_partial,
@@ -98,14 +87,8 @@ def _reproduce(flags: Flags) -> int:
         quiet=flags.quiet,
     )
     outcome = reproduce(items, request)
-    failed = 0
-    for item in items:
-        if item.kind == "search" and not outcome.signal and not request.only:
-            searched = _search(item, request, outcome.missing, alone=len(items) == 1)
-            if searched is not None:
-                outcome.signal, failed = searched.signal, searched.exit_code
     shown = [ITEMS[name] for name in outcome.items]
-    write(collect(out), out, shown, _searches(out))
+    write(collect(out), out, shown)
     if not flags.quiet:
         print(f"see: {out / 'page.html'}")
     if outcome.signal:
@@ -121,38 +104,15 @@ def _reproduce(flags: Flags) -> int:
                 ". TIMIT is licensed (LDC93S1); with --corpus iban or folder it runs on open speech, labelled as such"
             )
         raise DataError(said)
-    return failed
+    return 0
 
 
 def _seeds(flags: Flags) -> tuple[int, ...]:
-    from scornn.program.paper.experiments import SEED
+    from scornn.program.recipes.experiments import SEED
 
     if flags.seed and flags.seeds is not None:
         raise UsageError(f"--seeds {flags.seeds} and --seed {flags.seed[0]}: give one of them")
     return tuple(dict.fromkeys(flags.seed)) or tuple(range(SEED, SEED + (flags.seeds or 1)))
-
-
-def _search(item: "Item", request: "Request", missing: dict[str, str], *, alone: bool) -> "Result | None":
-    """Among others, an item that needs what is not installed is missing, and no more than that."""
-    from scornn.program.sweep import search
-    from scornn.program.sweep.storage import require_optuna
-
-    try:
-        require_optuna()
-    except UsageError as error:
-        if alone:
-            raise
-        missing[item.name] = str(error)
-        print(f"{item.name}: missing: {error}")
-        return None
-    return search.run(item, request)
-
-
-def _searches(directory: Path) -> dict[str, list["Section"]]:
-    from scornn.program.paper.items import ITEMS
-    from scornn.program.sweep import search
-
-    return {name: search.sections(item, directory) for name, item in ITEMS.items() if item.kind == "search"}
 
 
 def _record(flags: Flags) -> int:
@@ -171,6 +131,6 @@ def _page(flags: Flags) -> int:
         from scornn.program.paper.page import render
         from scornn.program.paper.results import collect
 
-        text = render(collect(Path(flags.source)), searches=_searches(Path(flags.source)))
+        text = render(collect(Path(flags.source)))
     write_page(flags.out or "page.html", text)
     return 0

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import tyro
 
 from scornn.errors import UsageError
-from scornn.program.cli._options import TensorBoard, absolute, at_least_one, flag, option, parse, wanted
+from scornn.program.cli._options import TensorBoard, absolute, at_least_one, flag, option, wanted
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,12 @@ class Flags:
     epochs: Annotated[int | None, option("N", "A new end, in epochs from the beginning.")] = None
     data: Annotated[str | None, option("DIR", "Folder with the data files, if they were moved.")] = None
     device: Annotated[Literal["cpu", "cuda"] | None, option("D", "cpu or cuda, if it is to be another one.")] = None
-    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files, if they were moved.")] = ()
+    plugin: Annotated[tuple[str, ...], option("FILE", "The run's Python files.")] = ()
     tensorboard: TensorBoard = "auto"
     quiet: Annotated[bool, flag("Show no progress.")] = False
 
 
-def main(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "resume", __doc__)
+def main(flags: Flags) -> int:
     if flags.iterations is not None and flags.epochs is not None:
         raise UsageError("both --iterations and --epochs are given: expected one of them")
     at_least_one(iterations=flags.iterations, epochs=flags.epochs)

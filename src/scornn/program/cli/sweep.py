@@ -13,16 +13,15 @@ Examples:
     scornn train pmnist --config sweeps/pmnist-scornn-170/best.json
 
 Several processes on several machines join one study: give each the same command with --study NAME and --storage, a
-journal file on a shared directory or a database such as postgresql://me@host/sweeps.
+database such as postgresql://me@host/sweeps.
 """
 
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -34,7 +33,6 @@ from scornn.program.cli._options import (
     filled,
     flag,
     option,
-    parse,
     waiting,
     wanted,
     write_page,
@@ -42,20 +40,6 @@ from scornn.program.cli._options import (
 
 if TYPE_CHECKING:
     from scornn.program.sweep.program import Result
-
-_RESUME = """Go on with a sweep: after Ctrl-C, a kill, or to a new total of trials.
-
-Examples:
-    scornn sweep resume sweeps/pmnist-scornn-170
-    scornn sweep resume sweeps/pmnist-scornn-170 --trials 60 --jobs 2
-"""
-_REPORT = """Write one self-contained HTML page about a sweep, finished or not; or its record, all that the page shows.
-
-Examples:
-    scornn sweep report sweeps/pmnist-scornn-170 --out sweep.html
-    scornn sweep report sweeps/pmnist-scornn-170 --out pmnist.json
-    scornn sweep report pmnist.json --out sweep.html
-"""
 
 
 @dataclass(frozen=True)
@@ -76,7 +60,7 @@ class Flags(train.Flags):
         Literal["raw", "average"], tyro.conf.arg(help="Which weights are judged; average needs optimizer.average.")
     ] = "raw"
     jobs: Annotated[int, tyro.conf.arg(metavar="K", help="Processes; the threads are divided among them.")] = 1
-    storage: Annotated[str | None, option("WHERE", "A journal file, or a database URL; else DIR/journal.log.")] = None
+    storage: Annotated[str | None, option("WHERE", "A database URL, or an SQLite file; else DIR/sweep.db.")] = None
     study: Annotated[str | None, option("NAME", "The study to join; else the name of DIR.")] = None
     out: Annotated[str | None, option("DIR", "The sweep's directory; else sweeps/TASK-MODEL-N.")] = None
     tensorboard: TensorBoard = "off"
@@ -84,91 +68,80 @@ class Flags(train.Flags):
 
 @dataclass(frozen=True)
 class ResumeFlags:
+    """Go on with a sweep: after Ctrl-C, a kill, or to a new total of trials.
+
+    Examples:
+        scornn sweep resume sweeps/pmnist-scornn-170
+        scornn sweep resume sweeps/pmnist-scornn-170 --trials 60 --jobs 2
+    """
+
     sweep: Annotated[str, tyro.conf.Positional, option("DIR", "The sweep's directory.")]
     trials: Annotated[int | None, option("N", "A new total.")] = None
     jobs: Annotated[int | None, option("K", "Processes at once.")] = None
     storage: Annotated[str | None, option("URL", "The database with its password, which is not written down.")] = None
-    plugin: Annotated[tuple[str, ...], option("FILE", "The sweep's Python files, if they were moved.")] = ()
+    plugin: Annotated[tuple[str, ...], option("FILE", "The sweep's Python files.")] = ()
     tensorboard: TensorBoard = "off"
     quiet: Annotated[bool, flag("Show no progress.")] = False
 
 
 @dataclass(frozen=True)
 class ReportFlags:
+    """Write one self-contained HTML page about a sweep, finished or not; or its record, all that the page shows.
+
+    Examples:
+        scornn sweep report sweeps/pmnist-scornn-170 --out sweep.html
+        scornn sweep report sweeps/pmnist-scornn-170 --out pmnist.json
+        scornn sweep report pmnist.json --out sweep.html
+    """
+
     sweep: Annotated[str, tyro.conf.Positional, option("DIR", "The sweep's directory, or a record of it.")]
     out: Annotated[
         str, tyro.conf.arg(metavar="FILE", help="The page; with .json a small record, which report takes too.")
     ] = "sweep.html"
     storage: Annotated[str | None, option("URL", "The database with its password, which is not written down.")] = None
-    plugin: Annotated[tuple[str, ...], option("FILE", "The sweep's Python files, if they were moved.")] = ()
+    plugin: Annotated[tuple[str, ...], option("FILE", "The sweep's Python files.")] = ()
 
 
-def main(argv: list[str]) -> int:
-    if argv[:1] == ["resume"]:
-        return _resume(argv[1:])
-    return _report(argv[1:]) if argv[:1] == ["report"] else _start(argv)
+def main(flags: Flags | ResumeFlags | ReportFlags) -> int:
+    if isinstance(flags, ResumeFlags):
+        return _resume(flags)
+    return _report(flags) if isinstance(flags, ReportFlags) else _start(flags)
 
 
-def _start(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "sweep", __doc__)
+def _start(flags: Flags) -> int:
     at_least_one(trials=flags.trials, jobs=flags.jobs)
-    if flags.start_from is not None:
-        raise UsageError("--start-from: the trials of a sweep begin with their seed; expected no other run")
-    if flags.start_weights != "raw":
-        raise UsageError(
-            f"--start-weights {flags.start_weights}: the trials of a sweep begin with their seed; leave it out"
-        )
+    if flags.start_from is not None or flags.start_weights != "raw":
+        raise UsageError("--start-from, --start-weights: the trials of a sweep begin with their seed; leave them out")
 
-    from scornn.program.paper.presets import resolve
+    from scornn.program.recipes.presets import resolve
     from scornn.program.sweep import plan as plans
     from scornn.program.sweep.program import start
-    from scornn.program.sweep.rho import settle
-    from scornn.program.sweep.storage import require_optuna
+    from scornn.program.sweep.storage import DATABASE, require_optuna
     from scornn.program.train.run import label
 
     require_optuna()
-    settings, chosen = settle(train.settings(flags))
+    settings = train.settings(flags)
     threads = settings.pop("threads", None)
     config, origin = resolve(settings)
     out = Path(flags.out or f"sweeps/{label(config).removesuffix(f'-s{config.seed}')}")
     plan = plans.make(
-        _looking_often(settings, flags.over),
+        settings,
         flags.over,
         trials=flags.trials,
         sampler=flags.sampler,
         prune=flags.prune,
         weights=flags.weights,
         study=flags.study or out.resolve().name,
-        storage=_where(flags.storage) or plans.JOURNAL,
+        storage=_where(flags.storage) or DATABASE,
         jobs=flags.jobs,
         threads=threads,
     )
-    if not flags.quiet:
-        print(*map(filled, filter(None, (chosen, origin))), sep="\n", flush=True)
+    if origin and not flags.quiet:
+        print(filled(origin), flush=True)
     return _finish(start(plan, out, quiet=flags.quiet, tensorboard=wanted(flags.tensorboard)), flags.quiet)
 
 
-def _looking_often(settings: dict[str, Any], over: Sequence[str]) -> dict[str, Any]:
-    """Where a trial may end early, evaluations as often as `train` makes them; of several lengths, as the shortest."""
-    from scornn.program.paper.presets import resolve
-    from scornn.program.sweep.space import parse
-    from scornn.program.train.config import to_table
-    from scornn.program.train.tables import merge
-
-    config = resolve(settings)[0]
-    varied = {axis.key: axis for axis in parse(over, to_table(config))}
-    if not config.stop_when and not any(key.startswith("stop_when.") for key in varied):
-        return settings
-    lengths = (varied["steps"].choices or (varied["steps"].low,)) if "steps" in varied else ()
-    steps = min((length for length in lengths if isinstance(length, int)), default=None)
-    given = settings if steps is None else merge(settings, {"steps": steps})
-    config = resolve(given)[0]
-    often = train.looking_often(config, given)
-    return settings if often is config else {**settings, "eval_every": often.eval_every}
-
-
-def _resume(argv: list[str]) -> int:
-    flags = parse(ResumeFlags, argv, "sweep resume", _RESUME)
+def _resume(flags: ResumeFlags) -> int:
     at_least_one(trials=flags.trials, jobs=flags.jobs)
 
     from scornn.program.sweep.program import resume
@@ -185,37 +158,28 @@ def _resume(argv: list[str]) -> int:
     return _finish(result, flags.quiet)
 
 
-def _report(argv: list[str]) -> int:
-    flags = parse(ReportFlags, argv, "sweep report", _REPORT)
-
+def _report(flags: ReportFlags) -> int:
     given, out = Path(flags.sweep), Path(flags.out)
     with waiting(f"reading {given}"):
         from scornn.program import durable
         from scornn.program.sweep import record
         from scornn.program.sweep.page import page
-        from scornn.program.sweep.program import open_sweep
 
-        if given.is_file():
-            found = record.read(given, flags.plugin)
-        else:
-            found = record.of(open_sweep(given, flags.storage, flags.plugin))
-        record_file = out.suffix == ".json"
-        text = record.to_json(found) if record_file else page(found)
-    if record_file:
-        if out.is_file():
-            record.read(out)  # what is no record is not replaced by one
-        durable.write_text(out, text)
-        print(f"{out}: make its page with scornn sweep report {shlex.quote(str(out))}")
-    else:
+        found = record.find(given, flags.storage, flags.plugin)
+        text = record.to_json(found) if out.suffix == ".json" else page(found)
+    if out.suffix != ".json":
         write_page(flags.out, text)
+        return 0
+    if out.is_file():
+        record.read(out)  # what is no record is not replaced by one
+    durable.write_text(out, text)
+    print(f"{out}: make its page with scornn sweep report {shlex.quote(str(out))}")
     return 0
 
 
 def _finish(result: "Result", quiet: bool) -> int:
-    from scornn.program.sweep.program import joined
-
     directory = shlex.quote(str(result.directory))
-    if result.signal and not joined():
+    if result.signal:
         name = signal.Signals(result.signal).name
         print(f"{name}: saved; continue with: scornn sweep resume {directory}", file=sys.stderr)
     elif not quiet and not result.exit_code:

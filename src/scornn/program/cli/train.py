@@ -25,12 +25,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import tyro
 
 from scornn.errors import UsageError
-from scornn.program.cli._options import TensorBoard, absolute, filled, flag, option, parse, task_names, wanted
+from scornn.program.cli._options import TASKS, Key, TensorBoard, absolute, filled, flag, option, wanted
 from scornn.program.data.locate import expanded
 
 if TYPE_CHECKING:
@@ -45,39 +45,54 @@ _LEAST_GAIN = 0.02
 @dataclass(frozen=True)
 class Flags:
     task: Annotated[
-        str | None, tyro.conf.Positional, option("[TASK]", f"{', '.join(task_names())}, or one of a --plugin.")
+        str | None, tyro.conf.Positional, option("[TASK]", f"{', '.join(TASKS)}, or one of a --plugin.")
     ] = None
-    model: Annotated[str | None, option("NAME", "The layer; scornn unless told otherwise.")] = None
-    hidden: Annotated[str | None, option("N", "State size n.")] = None
+    model: Annotated[str | None, option("NAME", "The layer; scornn unless told otherwise."), Key("model.name")] = None
+    hidden: Annotated[int | None, option("N", "State size n."), Key("model.hidden")] = None
     rho: Annotated[
-        str | None, option("R", "How many entries of D are -1: 0 to n, a fraction such as n/2, or auto.")
+        int | str | None,
+        option("R", "How many entries of D are -1: 0 to n, or a fraction such as n/2."),
+        Key("model.options.rho"),
     ] = None
-    length: Annotated[str | None, option("T", "Length T of copying and adding.")] = None
-    iterations: Annotated[str | None, option("N", "Train for N steps.")] = None
-    epochs: Annotated[str | None, option("N", "Train for N epochs.")] = None
-    batch: Annotated[str | None, option("N", "Samples in a batch.")] = None
-    lr: Annotated[str | None, option("X", "Learning rate of all but the recurrent parameters.")] = None
-    recurrent_lr: Annotated[str | None, option("X", "Learning rate of A.")] = None
+    length: Annotated[int | None, option("T", "Length T of copying and adding."), Key("task.length")] = None
+    iterations: Annotated[int | None, option("N", "Train for N steps."), Key("steps")] = None
+    epochs: Annotated[int | None, option("N", "Train for N epochs."), Key("epochs")] = None
+    batch: Annotated[int | None, option("N", "Samples in a batch."), Key("task.batch")] = None
+    lr: Annotated[
+        float | None, option("X", "Learning rate of all but the recurrent parameters."), Key("optimizer.rest.lr")
+    ] = None
+    recurrent_lr: Annotated[float | None, option("X", "Learning rate of A."), Key("optimizer.recurrent.lr")] = None
     start_from: Annotated[str | None, option("RUN", "Begin with the newest weights of another run.")] = None
     start_weights: Annotated[
         Literal["raw", "average"], tyro.conf.arg(help="Which of its weights: as they were stepped, or their average.")
     ] = "raw"
-    seed: Annotated[str | None, option("S", "Seed of weights, data and order.")] = None
-    threads: Annotated[str | None, option("N", "Threads; part of what makes a run repeatable.")] = None
-    backend: Annotated[str | None, option("B", "auto, or one of those that `scornn doctor` lists.")] = None
-    device: Annotated[str | None, option("D", "cpu or cuda.")] = None
-    dataset: Annotated[str | None, option("NAME", "mnist or fashion, for the tasks mnist and pmnist.")] = None
-    corpus: Annotated[str | None, option("NAME", "timit, iban or folder, for the task speech.")] = None
-    allow_partial: Annotated[bool, flag("Go on without what is missing of a corpus, listing it.")] = False
+    seed: Annotated[int | None, option("S", "Seed of weights, data and order."), Key("seed")] = None
+    threads: Annotated[int | None, option("N", "Threads; part of what makes a run repeatable."), Key("threads")] = None
+    backend: Annotated[str | None, option("B", "auto, or one of those that `scornn doctor` lists."), Key("backend")] = (
+        None
+    )
+    device: Annotated[str | None, option("D", "cpu or cuda."), Key("device")] = None
+    dataset: Annotated[
+        str | None, option("NAME", "mnist or fashion, for the tasks mnist and pmnist."), Key("task.dataset")
+    ] = None
+    corpus: Annotated[str | None, option("NAME", "timit, iban or folder, for the task speech."), Key("task.corpus")] = (
+        None
+    )
+    allow_partial: Annotated[
+        bool, flag("Go on without what is missing of a corpus, listing it."), Key("task.allow_partial")
+    ] = False
     plugin: Annotated[
-        tuple[str, ...],
-        option("FILE", "A Python file with tasks or models of your own. Its code is run."),
+        tuple[str, ...], option("FILE", "A Python file with tasks or models of your own. Its code is run.")
     ] = ()
     data: Annotated[str | None, option("DIR", "Folder with the data files; else SCORNN_DATA, else the cache.")] = None
     out: Annotated[str | None, option("RUN", "Run directory; else runs/TASK-MODEL-N-sSEED.")] = None
-    name: Annotated[str | None, option("NAME", "A label for tables and for the directory under runs/.")] = None
-    eval_every: Annotated[str | None, option("N", "Evaluate every N steps; 0: at the end of each epoch.")] = None
-    checkpoint_every: Annotated[str | None, option("N", "Save every N steps.")] = None
+    name: Annotated[
+        str | None, option("NAME", "A label for tables and for the directory under runs/."), Key("name")
+    ] = None
+    eval_every: Annotated[
+        int | None, option("N", "Evaluate every N steps; 0: at the end of each epoch."), Key("eval_every")
+    ] = None
+    checkpoint_every: Annotated[int | None, option("N", "Save every N steps."), Key("checkpoint_every")] = None
     until: Annotated[
         tuple[str, ...],
         option("METRIC=X", "End early once the test split is as good as this, such as recall=0.99 or loss=0.001."),
@@ -88,48 +103,17 @@ class Flags:
     quiet: Annotated[bool, flag("Show no progress.")] = False
 
 
-_NUMBERS = {
-    "hidden": "model.hidden",
-    "rho": "model.options.rho",
-    "length": "task.length",
-    "iterations": "steps",
-    "epochs": "epochs",
-    "batch": "task.batch",
-    "lr": "optimizer.rest.lr",
-    "recurrent_lr": "optimizer.recurrent.lr",
-    "seed": "seed",
-    "threads": "threads",
-    "eval_every": "eval_every",
-    "checkpoint_every": "checkpoint_every",
-}
-_WORDS = {
-    "model": "model.name",
-    "backend": "backend",
-    "device": "device",
-    "dataset": "task.dataset",
-    "corpus": "task.corpus",
-    "name": "name",
-}
-
-
-def main(argv: list[str]) -> int:
-    flags = parse(Flags, argv, "train", __doc__)
-
-    from scornn.program.paper.presets import resolve
-    from scornn.program.sweep.rho import AUTO, KEY, settle
+def main(flags: Flags) -> int:
+    from scornn.program.progress import log
+    from scornn.program.recipes.presets import resolve
     from scornn.program.train.program import start
-    from scornn.program.train.progress import tell
     from scornn.program.train.tables import lookup
 
     given = settings(flags)
-    if flags.start_from is not None and lookup(given, KEY) == AUTO:
-        raise UsageError("--rho auto: the weights of --start-from have their D; expected its rho, or none")
-    table, chosen = settle(given)
-    config, origin = resolve(table)
-    config = looking_often(config, table)
-    if not flags.quiet and os.environ.get("RANK", "0") == "0":
-        for line in filter(None, (chosen, origin)):
-            tell(filled(line))
+    config, origin = resolve(given)
+    config = looking_often(config, given)
+    if origin and not flags.quiet and os.environ.get("RANK", "0") == "0":
+        log.info(filled(origin))
     result = start(
         config,
         Path(flags.out) if flags.out else None,
@@ -144,7 +128,7 @@ def main(argv: list[str]) -> int:
 
 def finish(result: "Result", quiet: bool) -> int:
     """Say how the run ended, and what can be done now."""
-    from scornn.program.train.progress import tell
+    from scornn.program.progress import log, tell
 
     path = shlex.quote(str(result.path))
     if result.first and result.signal:
@@ -161,13 +145,13 @@ def finish(result: "Result", quiet: bool) -> int:
             average = result.summary["average"]
             final, top = average["final"]["test"][headline], average["best"]["value"]
             said += f"; with averaged weights it is {final:.4g}, and the best was {top:.4g}"
-        tell(filled(said))
+        log.info(filled(said))
         both = [result.summary, *([result.summary["average"]] if "average" in result.summary else [])]
         loss, baseline = min(figures["final"]["test"]["loss"] for figures in both), result.summary["baseline"]
         if baseline is not None and loss > baseline - _LEAST_GAIN * abs(baseline):
             told = f"no better than guessing yet: the test loss is {loss:.4g}, that of guessing {baseline:.4g}"
-            tell(filled(f"{told}; train longer, or see what helps in docs/faq.md"))
-        tell(f"see: scornn report {path}")
+            log.info(filled(f"{told}; train longer, or see what helps in docs/faq.md"))
+        log.info(f"see: scornn report {path}")
     return result.exit_code
 
 
@@ -184,8 +168,8 @@ def looking_often(config: "Config", given: Mapping[str, Any]) -> "Config":
 def settings(flags: Flags) -> dict[str, Any]:
     """The tables that file, options and --set make together."""
     from scornn.program import plugins
-    from scornn.program.tasks.catalogue import TASKS, find
-    from scornn.program.train.tables import assign, lookup, merge, parse_setting, parse_value, read
+    from scornn.program.tasks import catalogue
+    from scornn.program.train.tables import assign, lookup, merge, parse_setting, read
 
     file = read(Path(flags.config)) if flags.config else {}
     given: dict[str, Any] = {}
@@ -194,24 +178,23 @@ def settings(flags: Flags) -> dict[str, Any]:
         _once(by_key, key, value, "--set")
     if "plugins" in by_key:
         raise UsageError("--set plugins: a plugin is named with --plugin FILE, which runs it")
-    loaded = plugins.load(flags.plugin) or plugins.load_remembered(file)
+    loaded = plugins.load(flags.plugin) or plugins.of_config(file)
     if loaded:
         given["plugins"] = loaded
     if flags.task is not None:
-        given["task"] = find(flags.task).table()
+        given["task"] = catalogue.find(flags.task).table()
         for source, table in ((flags.config, file), ("--set", by_key)):
             for key, value in given["task"].items():
                 if (named := lookup(table, f"task.{key}")) not in (None, value, flags.task):
                     what = named if key == "name" else f"task.{key} = {str(named).lower()}"
                     raise UsageError(f"TASK is {flags.task}, but {source} is for {what}")
     elif "task" not in file:
-        raise UsageError(f"TASK is missing: expected one of {', '.join(TASKS)}, or a --config that names it")
-    for option_, key in (_NUMBERS | _WORDS).items():
-        value = getattr(flags, option_)
-        if value is not None:
-            assign(given, key, parse_value(value) if option_ in _NUMBERS else value)
-    if flags.allow_partial:
-        assign(given, "task.allow_partial", True)
+        raise UsageError(f"TASK is missing: expected one of {', '.join(catalogue.TASKS)}, or a --config that names it")
+    for name, declared in get_type_hints(type(flags), include_extras=True).items():
+        value = getattr(flags, name)
+        if value is not None and value is not False:
+            for key in (mark.name for mark in get_args(declared) if isinstance(mark, Key)):
+                assign(given, key, value)
     if flags.data is not None:
         given["data"] = str(absolute(flags.data))
     for text in flags.until:

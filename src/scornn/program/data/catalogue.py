@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from scornn.errors import DataError
-from scornn.program.data import audio, corpora, mnist, progress
+from scornn.program.data import audio, corpora, mnist
 from scornn.program.data.corpora import SPLITS, iban, timit
 from scornn.program.data.corpora.base import listed
+from scornn.program.progress import Bar
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,9 @@ def _verify_images(dataset: str, folder: Path) -> str:
 def _verify_speech(name: str, folder: Path) -> str:
     corpus = corpora.load(name, folder, allow_partial=True)
     problems = []
-    with progress.bar(f"reading {len(corpus.utterances)} utterances of {name}", len(corpus.utterances)) as advance:
-        for utterance in corpus.utterances:
-            advance(1)
+    with Bar(f"reading {len(corpus.utterances)} utterances of {name}", len(corpus.utterances), aside=True) as bar:
+        for done, utterance in enumerate(corpus.utterances, 1):
+            bar.update(done)
             try:
                 audio.read(utterance.path, corpus.rate)
             except DataError as error:

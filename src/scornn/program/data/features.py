@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from scornn.errors import DataError, ScornnError
 from scornn.program import durable
-from scornn.program.data import audio, locate, progress, stft
+from scornn.program.data import audio, locate, stft
 from scornn.program.data.corpora.base import SPLITS, Corpus, Utterance, listed
+from scornn.program.progress import Bar
 
 _SETTINGS: dict[str, Any] = {
     "format": 1,
@@ -132,10 +133,10 @@ def _extract(corpus: Corpus, cache: Path) -> tuple[NDArray[np.float32], _Manifes
 
     results = []
     title = f"features of {len(corpus.utterances)} utterances"
-    with progress.bar(title, len(corpus.utterances)) as advance, ThreadPoolExecutor(_WORKERS) as pool:
+    with Bar(title, len(corpus.utterances), aside=True) as bar, ThreadPoolExecutor(_WORKERS) as pool:
         for result in pool.map(one, corpus.utterances):
             results.append(result)
-            advance(1)
+            bar.update(len(results))
     pieces = [result for result in results if not isinstance(result, str)]
     lengths = [0 if isinstance(result, str) else len(result) for result in results]
     refused = [result if isinstance(result, str) else None for result in results]

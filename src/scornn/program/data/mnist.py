@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from scornn.errors import DataError
 from scornn.program import durable
-from scornn.program.data import locate, progress
+from scornn.program.data import locate
+from scornn.program.progress import Bar
 
 _LARGEST_DOWNLOAD = 64 << 20
 _TIMEOUT = 30
@@ -201,8 +202,8 @@ def _fetch(url: str) -> bytes:
     with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
         length = int(response.headers.get("Content-Length") or 0)
         content = io.BytesIO()
-        with progress.bar(f"downloading {url}", length or None, bytes=True) as advance:
+        with Bar(f"downloading {url}", length or None, aside=True) as bar:
             while content.tell() <= _LARGEST_DOWNLOAD and (block := response.read(1 << 16)):
                 content.write(block)
-                advance(len(block))
+                bar.update(content.tell())
         return content.getvalue()

@@ -9,7 +9,6 @@ from typing import Any
 from scornn.nn.catalogue import MODELS, parameter_count
 from scornn.program.deploy.network import Network
 from scornn.program.plugins import without_places
-from scornn.program.train.config import to_table
 from scornn.program.train.provenance import versions
 from scornn.program.train.weights import Stored
 
@@ -30,14 +29,14 @@ BEGIN = "---\nlibrary_name: scornn"
 def text(network: Network, file: str, needs: str, error: float | None = None) -> str:
     """The card of an exported file, in Markdown with the header that model hubs read."""
     stored, task = network.stored, network.task
-    config = without_places(to_table(stored.config))
-    model = MODELS[stored.config.model.name]
+    config = without_places(stored.config)
+    model = MODELS[stored.model.name]
     orthogonality = getattr(network.layer, "orthogonality_error", lambda: None)()
     states = "(T, B, p)" if task.read == "all" else "(B, p)"
     which = "averaged" if stored.weights == "average" else "raw"
     facts = {
         "file": f"`{file}`, which needs {needs}",
-        "model": f"{model.label} ({model.source}), n = {stored.config.model.hidden}",
+        "model": f"{model.label} ({model.source}), n = {stored.model.hidden}",
         "task": task.name,
         "input": f"`x` (T, B, m) with m = {task.input_size}",
         "output": f"`y` {states} with p = {task.output_size}",
@@ -45,7 +44,7 @@ def text(network: Network, file: str, needs: str, error: float | None = None) ->
         "weights": f"{which}, {_when(stored)}step {stored.step:,}",
         "parameters": f"{parameter_count(network):,}",
         "‖WᵀW − I‖_F": "not constrained" if orthogonality is None else f"{orthogonality:.3g}",
-        "seed": str(stored.config.seed),
+        "seed": str(stored.config.get("seed")),
         "data": licence(config["task"]),
         "checked": "no" if error is None else f"in a fresh process at other T and B; largest difference {error:.2g}",
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
@@ -72,7 +71,7 @@ def licence(task: Mapping[str, Any]) -> str:
 
 def _figures(stored: Stored, which: str) -> list[str]:
     """The figures of the run with these weights, raw or averaged: its best evaluation, and its last if it is theirs."""
-    summary, seed, rows = stored.summary, stored.config.seed, []
+    summary, seed, rows = stored.summary, stored.config.get("seed"), []
     found_with = summary if which == "raw" else dict(summary.get("average") or {})
     last = found_with.get("final") if summary.get("steps") == stored.step else None
     for split, metrics in dict(last or {}).items():

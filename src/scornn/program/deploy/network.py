@@ -11,12 +11,16 @@ import torch
 
 from scornn.errors import UsageError
 from scornn.nn import SequenceModel
+from scornn.nn.catalogue import MODELS
 from scornn.nn.stream import Stream
+from scornn.program import plugins as plugin_files
 from scornn.program.deploy.frozen import Frozen
 from scornn.program.tasks import TaskForm
 from scornn.program.tasks.catalogue import find as find_task
 from scornn.program.tasks.catalogue import name_of
-from scornn.program.train.engine import Weights, build_model, make_task
+from scornn.program.train.config import build
+from scornn.program.train.engine import build_model, make_task
+from scornn.program.train.figures import Weights
 from scornn.program.train.weights import Stored, find
 
 
@@ -60,17 +64,22 @@ def load(
     """
     if weights not in get_args(Weights):
         raise UsageError(f"weights = {weights!r}: expected one of {', '.join(get_args(Weights))}")
-    return of(find(Path(path), best=best, weights=weights, plugins=plugins, with_task=False), device)
+    return of(find(Path(path), best=best, weights=weights), device, plugins)
 
 
-def of(stored: Stored, device: torch.device | str = "cpu") -> Network:
+def of(stored: Stored, device: torch.device | str = "cpu", files: Sequence[str] = ()) -> Network:
     """The network that stored weights belong to."""
-    config, name = stored.config, name_of(stored.config.task)
-    # Without the form, as in runs of before it was kept: a task may know its sizes from its data alone.
-    task = stored.task or TaskForm.of(name, find_task(name).kind) or TaskForm.of(name, make_task(config))
+    plugin_files.load(files)
+    if stored.model.name not in MODELS:
+        plugin_files.of_config(stored.config, files)
+    task = stored.task
+    if task is None:  # runs of before it was kept
+        config = build(stored.config)
+        name = name_of(config.task)
+        task = TaskForm.of(name, find_task(name).kind) or TaskForm.of(name, make_task(config))
     assert task is not None
     with torch.random.fork_rng(devices=[]):  # building draws weights, which are then replaced
-        network = cast(Network, build_model(config, task, Network))
+        network = cast(Network, build_model(stored.model, task, network=Network))
     stored.put_into(network)
     network.task, network.stored = task, stored
     return network.to(device).eval()

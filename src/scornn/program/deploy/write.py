@@ -26,7 +26,6 @@ from scornn.program.deploy import c, card, fresh
 from scornn.program.deploy.frozen import Frozen
 from scornn.program.deploy.network import Network, load, of
 from scornn.program.train import weights as stored_weights
-from scornn.program.train.config import to_table
 
 Format = Literal["safetensors", "pt2", "onnx", "c"]
 FORMATS: tuple[Format, ...] = ("safetensors", "pt2", "onnx", "c")
@@ -183,7 +182,7 @@ def _content(network: Network, to: Format, plain: bool) -> bytes:
     if to == "onnx":
         from scornn.program.deploy import onnx
 
-        config = json.dumps(plugins.without_places(to_table(network.stored.config)))
+        config = json.dumps(plugins.without_places(network.stored.config))
         return onnx.build(frozen, {"task": network.task.name, "config": config, "step": str(network.stored.step)})
     return _program(frozen)
 
@@ -216,7 +215,8 @@ def _compare(network: Network, content: bytes, kind: str) -> float:
         file.write_bytes(content)
         given.write_bytes(save({name: tensor.contiguous() for name, tensor in cases.items()}))
         command = [sys.executable, "-W", "ignore", fresh.__file__, kind, str(file), str(given), str(got)]
-        command += filter(plugins.was_run, network.stored.config.plugins)  # the file itself does not say where they lie
+        named = network.stored.config.get("plugins") or ()  # the file itself does not say where they lie
+        command += filter(plugins.was_run, named)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ScornnError(f"the {kind} file does not run in a fresh process: {done.stderr.strip()[-1000:]}")

@@ -12,7 +12,6 @@ A score that cannot be given for a file is named with its reason, and every mean
 import io
 import math
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ from torch import nn
 
 from scornn.program import durable
 from scornn.program.data import features, stft
-from scornn.program.data.progress import bar
 from scornn.program.metrics.scores import ScoreRefused, ScoreUnavailable, Signal, pesq, segsnr, stoi
+from scornn.program.progress import Bar
 from scornn.program.tasks.speech import Speech
 
 SCORES: dict[str, Callable[[Signal, Signal, int], float]] = {"segsnr": segsnr, "stoi": stoi, "pesq": pesq}
@@ -39,7 +38,7 @@ _SHOWN = 6
 
 
 def predictions(model: nn.Module, task: Speech) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Of every test utterance its index in the features, and (L - 1, 129) predicted frames, from the second on."""
+    """Index in the features and predicted frames (L - 1, 129), from the second on, of every test utterance."""
     parameter = next(model.parameters())
     training = model.training
     model.eval()
@@ -85,8 +84,8 @@ def evaluate_audio(
     members = (i for step in range(task.num_batches("test")) for i in task.members("test", 0, step))
     shown_ids = set(sorted(task.features.utterances[int(i)].id for i in members)[:shown])
     title = f"rebuilding {task.size('test')} utterances"
-    with bar(title, task.size("test")) if progress else nullcontext(lambda count: None) as advance:
-        for index, guessed in predictions(model, task):
+    with Bar(title, task.size("test"), shown=progress, aside=True) as bar:
+        for done, (index, guessed) in enumerate(predictions(model, task), 1):
             utterance = task.features.utterances[index]
             true = features.waveform(utterance.path, task.rate)
             predicted = rebuild(guessed, true)
@@ -107,7 +106,7 @@ def evaluate_audio(
             if utterance.id in shown_ids:
                 both = np.concatenate([frames[:1], guessed])
                 durable.write_bytes(out_dir / f"{utterance.id}.npz", _npz(true=frames, predicted=both))
-            advance(1)
+            bar.update(done)
     scored = {name: [f[name] for f in files.values() if name in f] for name in ("mse", *SCORES)}
     result = {
         "mean": {name: float(np.mean(values)) for name, values in scored.items() if values},

@@ -61,8 +61,6 @@ def segsnr(
     """
     check(reference, test)
     length = round(seconds * rate)
-    if length < 1:
-        raise ValueError(f"frames of {seconds} s have no sample at {rate} samples a second")
     frames = len(reference) // length
     if frames == 0:
         raise ScoreRefused(f"{len(reference)} samples are shorter than one frame of {length}")

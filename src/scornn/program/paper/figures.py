@@ -12,9 +12,9 @@ from scornn.nn.catalogue import look
 from scornn.program import durable
 from scornn.program.paper import match
 from scornn.program.paper.items import ITEMS, Item
-from scornn.program.paper.presets import presets
 from scornn.program.paper.results import Number, Results, label
 from scornn.program.paper.verdict import ENOUGH, gradient_moments, orthogonality
+from scornn.program.recipes.presets import presets
 from scornn.program.report import curves, figures, style
 from scornn.program.report.curves import Curve, Line, Panel
 from scornn.program.report.page import number
@@ -27,21 +27,6 @@ AVERAGED = ", averaged weights"
 Reader = Callable[[Run, str], list[Any]]
 Variants = dict[str, dict[str, int]]
 """The number of each setting of a model, by the setting's label."""
-
-
-def write_figures(results: Results, out: Path, items: Sequence[Item] = tuple(ITEMS.values())) -> list[Path]:
-    """Each figure that has a curve, in the paper's arrangement, as ``ITEM.svg`` and ``ITEM.png``."""
-    written = []
-    for item in items:
-        drawn = drawing(item, results)
-        if drawn is None:
-            continue
-        durable.make_directory(out)
-        figure, alt = drawn
-        durable.write_text(out / f"{item.name}.svg", style.svg(figure, alt=alt, themed=False))
-        durable.write_bytes(out / f"{item.name}.png", style.png(figure))
-        written += [out / f"{item.name}.svg", out / f"{item.name}.png"]
-    return written
 
 
 def pictured(results: Results) -> dict[str, list[tuple[str, Panel]]]:
@@ -72,27 +57,13 @@ def write_pictured(results: Results, out: Path) -> list[Path]:
     """Each panel of the README as a file: a wide page shows two in a row, a phone one, and their text is legible."""
     written = []
     for panels in pictured(results).values():
-        drawn = [curves.curves([panel], size=_NARROW) for _, panel in panels]
+        drawn = [curves.draw(panel, size=_NARROW) for _, panel in panels]
         height = max(figure.get_figheight() for figure in drawn)
         for (name, panel), figure in zip(panels, drawn, strict=True):
             figure.set_figheight(height)  # neighbours, whose legends differ
             written.append(durable.make_directory(out) / name)
             durable.write_text(written[-1], style.svg(figure, alt=curves.describe(panel), themed=False))
     return written
-
-
-def drawing(item: Item, results: Results) -> tuple[Drawing, str] | None:
-    """An item's figure as one drawing, and its description; None where nothing is there to draw.
-
-    Averaged weights are left to the page.
-    """
-    if item.kind == "timing":
-        return bars(results.numbers(item))
-    drawn = _without_averages(panels(item, results))
-    if not drawn:
-        return None
-    columns = 1 if item.name == "fig-adding" else 2
-    return curves.curves(drawn, columns=columns), " ".join(curves.describe(panel) for panel in drawn)
 
 
 def _without_averages(panels: Iterable[Panel]) -> list[Panel]:
@@ -259,15 +230,3 @@ def bars(numbers: list[Number]) -> tuple[Drawing, str] | None:
     drawn = figures.bars(names, columns, xlabel="minutes per epoch", title=title, log=True)
     said = (f"{label(n.preset)} {number(n.mean)}, published {number(p)}" for n, p in zip(known, published, strict=True))
     return drawn, "Minutes per epoch: " + "; ".join(said)
-
-
-def points(results: Results, items: Sequence[Item]) -> list[list[Any]]:
-    """Every point of every curve: item, panel, curve, member, x, y."""
-    rows: list[list[Any]] = []
-    for item in items:
-        for panel in panels(item, results):
-            for curve in panel.curves:
-                for k, (x, y) in enumerate(curve.members):
-                    of_curve = zip(np.asarray(x).tolist(), np.asarray(y).tolist(), strict=True)
-                    rows += [[item.name, panel.title, curve.label, k, a, b] for a, b in of_curve]
-    return rows

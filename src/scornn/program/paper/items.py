@@ -5,21 +5,18 @@ from functools import cached_property
 from typing import Literal
 
 from scornn.errors import UsageError, suggest
-from scornn.program.paper.presets import presets
+from scornn.program.recipes.presets import presets
 
 
 @dataclass(frozen=True)
 class Item:
-    """A table or figure. ``kind`` is what is done for each row: training, or training and then a measurement.
-
-    A search has no rows: it is a sweep, and `scornn.program.sweep.search` runs it.
-    """
+    """A table or figure. ``kind`` is what is done for each row: training, or training and then a measurement."""
 
     name: str
     title: str
     source: str
     caption: str
-    kind: Literal["training", "gradients", "timing", "search"] = "training"
+    kind: Literal["training", "gradients", "timing"] = "training"
 
     @cached_property
     def presets(self) -> tuple[str, ...]:
@@ -88,15 +85,6 @@ ITEMS: dict[str, Item] = {
             "Minutes for an epoch of MNIST: the steps timed here, scaled to the 1,100 of an epoch, beside the "
             "paper's on a GTX 1080.",
             "timing",
-        ),
-        Item(
-            "search-copying",
-            "The search for the settings of copying",
-            "Section 5.1",
-            "The paper found its settings by a grid search, of which it names the outcome: on the copying problem the "
-            "best performance came from ρ = n/2. Here all else is as in the row of scoRNN with T = 1000; ρ and the "
-            "learning rate of A are searched.",
-            "search",
         ),
     )
 }

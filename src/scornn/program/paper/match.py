@@ -1,16 +1,17 @@
 """Which preset a run belongs to, and in words how it differs from it."""
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from scornn.program.paper.experiments import Preset
-from scornn.program.paper.presets import presets
+from scornn.program.recipes.experiments import Preset
+from scornn.program.recipes.presets import presets
 from scornn.program.report.settings import setting_name
-from scornn.program.roles import Role
-from scornn.program.train.config import build, role, to_table, told_apart
-from scornn.program.train.tables import Table, flat, merge, of_setting, set_values
+from scornn.program.tasks.base import Level
+from scornn.program.train.config import build, to_table
+from scornn.program.train.identity import Differences, Identity, in_words, level
+from scornn.program.train.identity import differences as differ
+from scornn.program.train.tables import Table, flat, merge
 
 
 def preset_of(config: Mapping[str, Any]) -> Preset | None:
@@ -18,9 +19,9 @@ def preset_of(config: Mapping[str, Any]) -> Preset | None:
 
     Of several that differ in their length alone it is the one of the run's length, or else the first.
     """
-    named = re.fullmatch(r"(.+)-s\d+", str(config.get("name") or ""))
-    if named and named[1] in presets():
-        return presets()[named[1]]
+    named = presets().get(str(config.get("name")).removesuffix(f"-s{config.get('seed')}"))
+    if named is not None:
+        return named
     own = _identity(config)
     alike = [preset for preset in presets().values() if _identity_of(preset.name) == own]
     length = [preset for preset in alike if whole(preset.name)["epochs"] == config.get("epochs")]
@@ -30,35 +31,31 @@ def preset_of(config: Mapping[str, Any]) -> Preset | None:
 def differences(config: Mapping[str, Any], preset: Preset) -> list[str]:
     """What the run sets otherwise than its preset, its length left aside: "T 40 instead of 1,000"."""
 
-    def counts(key: str) -> bool:
-        return key != "task.eval_batch" and (key.startswith("task.") or not role(key))
+    def counted(table: Mapping[str, Any]) -> Table:
+        identity = Identity.of(table)
+        sizes = {key: value for key, value in identity.values.items() if key.startswith("task.")}
+        return identity.at("experiment") | {key: v for key, v in sizes.items() if level(key) is not Level.MACHINE}
 
-    own, its = (set_values(of_setting(table)) for table in (config, whole(preset.name)))
-    return _in_words(*({key: value for key, value in t.items() if counts(key)} for t in (own, its)))
+    return _in_words(differ(counted(whole(preset.name)), counted(config)))
 
 
 def unlike(config: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """What makes a run another experiment than the other: "rate 0.05 instead of 0.001"."""
-    return _in_words(_identity(config), _identity(other))
+    return _in_words(differ(_identity(other), _identity(config)))
 
 
-def _in_words(here: Table, there: Table) -> list[str]:
-    found = []
-    for key in {**there, **here}:
-        if here.get(key) != there.get(key):
-            instead = f" instead of {_number(there[key])}" if key in there else ""
-            found.append(f"{setting_name(key)} {_number(here.get(key, 'not set'))}{instead}")
-    return found
+def _in_words(found: Differences) -> list[str]:
+    return in_words(found, setting_name, _number)
 
 
 def share_made(summary: Mapping[str, Any], preset: Preset) -> float:
-    """How far a run went, as a share of the paper's length; 0 where it does not say."""
+    """The share of the paper's length that a run has made; 0 if its summary does not say."""
     made, whole_length, _ = _lengths(summary, preset)
     return made / whole_length if isinstance(made, int | float) else 0.0
 
 
 def length(summary: Mapping[str, Any], preset: Preset) -> str:
-    """How far a run went against the paper's length: "4,000 of 10,000 iterations", "70 epochs"."""
+    """The length of a run beside the paper's: "4,000 of 10,000 iterations", "70 epochs"."""
     made, whole_length, unit = _lengths(summary, preset)
     if not isinstance(made, int | float):
         return f"unknown part of {whole_length:,} {unit}"
@@ -69,7 +66,7 @@ def length(summary: Mapping[str, Any], preset: Preset) -> str:
 
 
 def _lengths(summary: Mapping[str, Any], preset: Preset) -> tuple[Any, Any, str]:
-    """How far a run went, the paper's length, and what is counted."""
+    """The length of a run, the paper's, and their unit."""
     if preset.config.get("steps"):
         return summary.get("steps"), preset.config["steps"], "iterations"
     return summary.get("epochs"), preset.config.get("epochs"), "epochs"
@@ -83,14 +80,14 @@ def sizes(config: Mapping[str, Any]) -> list[str]:
 
 
 def is_reduced(config: Mapping[str, Any], preset: Preset) -> bool:
-    """Whether the network or the problem itself is another than the paper's, as in a smoke run."""
+    """True if the state size or the length is not the preset's, as in a smoke run."""
     here, there = flat(config), flat(whole(preset.name))
     return any(here.get(key) != there.get(key) for key in ("model.hidden", "task.length"))
 
 
 @cache
 def whole(name: str) -> Table:
-    """A preset's config with every default in it, and its start as :func:`of_setting` says it of a run."""
+    """A preset's config with every default in it, and its start as it is for every seed."""
     preset = presets()[name]
     start = f"{preset.start}-averaged" if preset.start else None
     return {**to_table(build(merge({"threads": 1}, preset.config))), "start": start}
@@ -102,8 +99,8 @@ def _identity_of(preset: str) -> Table:
 
 
 def _identity(config: Mapping[str, Any]) -> Table:
-    """What makes a run the one of its preset: all that is set, so that a run of before an option existed has it too."""
-    return told_apart(of_setting(config), tuple(Role))
+    """What makes a run the one of its preset; one on an open corpus is of it too, and said to be on another."""
+    return {key: value for key, value in Identity.of(config).at("experiment").items() if key != "task.corpus"}
 
 
 def _number(value: Any) -> str:

@@ -1,23 +1,19 @@
 """The reproduction's page and files: each table and figure of the paper with what came out here beside it."""
 
-import csv
-import io
-import json
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from scornn.nn.catalogue import look
 from scornn.program import durable
 from scornn.program.paper import match, verdict
-from scornn.program.paper.experiments import Preset
-from scornn.program.paper.figures import bars, panels, points, write_figures
+from scornn.program.paper.figures import bars, panels
 from scornn.program.paper.items import ITEMS, MAIN, Item
-from scornn.program.paper.presets import choose, presets
 from scornn.program.paper.results import Number, Results, label, records, spread
 from scornn.program.paper.verdict import gradient_moments
+from scornn.program.recipes.experiments import Preset
+from scornn.program.recipes.presets import choose, presets
 from scornn.program.report import page, style
 from scornn.program.report.page import (
     Cell,
@@ -35,24 +31,21 @@ from scornn.program.report.page import (
 from scornn.program.report.runs import Run, finite, mapping
 from scornn.program.report.settings import explain
 
-Searches = Mapping[str, Sequence[Section]]
-_NONE: Searches = {}
 _TITLE = "Orthogonal recurrent networks with the scaled Cayley transform: published and here"
 
 
-def render(results: Results, items: Sequence[Item] = tuple(ITEMS.values()), searches: Searches = _NONE) -> str:
-    """The page as text; ``searches`` are the sections of the items that are no rows but sweeps, by their names."""
-    rows = any(item.kind != "search" for item in items)
-    sections: list[Section] = [_verdicts(results, items)] if rows else []
+def render(results: Results, items: Sequence[Item] = tuple(ITEMS.values())) -> str:
+    """The page as text."""
+    sections: list[Section] = [_verdicts(results, items)]
     for item in items:
-        own = _item(item, results) if item.kind != "search" else searches.get(item.name) or [Prose([item.caption])]
-        sections += [Heading(f"{item.title} ({item.source})", 2, item.name), *own]
+        sections += [Heading(f"{item.title} ({item.source})", 2, item.name), *_item(item, results)]
     sections += [*_others(results), *_provenance(results)]
-    lead = (
+    smoke = "Smoke: small networks, trained for a few steps to see that everything runs. Its figures mean nothing. "
+    lead = smoke * results.smoke + (
         f"{counted(results, items)} A verdict is derived from the runs alone: what they reached, and in how much of "
         "the paper's protocol. Figures in bold are finished and can be compared, the better of two."
     )
-    return page.render(_TITLE, sections, lead=lead if rows else "")
+    return page.render(_TITLE, sections, lead=lead)
 
 
 def counted(results: Results, items: Sequence[Item] = tuple(ITEMS.values())) -> str:
@@ -73,24 +66,16 @@ def counted(results: Results, items: Sequence[Item] = tuple(ITEMS.values())) -> 
     return " ".join(sentences)
 
 
-def write(
-    results: Results, out: Path, items: Sequence[Item] = tuple(ITEMS.values()), searches: Searches = _NONE
-) -> list[Path]:
-    """``page.html``, ``numbers.csv`` and ``.json``, ``curves.csv``, and ``figures/`` as SVG and PNG."""
+def write(results: Results, out: Path, items: Sequence[Item] = tuple(ITEMS.values())) -> None:
+    """``page.html`` and ``numbers.json``."""
     durable.make_directory(out)
-    found = records(results, items)
-    durable.write_text(out / "page.html", render(results, items, searches))
-    durable.write_json(out / "numbers.json", found)
-    flat = [{**record, "values": " ".join(map(repr, record["values"]))} for record in found]
-    durable.write_text(out / "numbers.csv", _csv(list(flat[0]) if flat else [], [list(row.values()) for row in flat]))
-    columns = ["item", "panel", "curve", "member", "x", "y"]
-    durable.write_text(out / "curves.csv", _csv(columns, points(results, items)))
-    return [out / "page.html", *write_figures(results, out / "figures", items)]
+    durable.write_text(out / "page.html", render(results, items))
+    durable.write_json(out / "numbers.json", records(results, items))
 
 
 def _verdicts(results: Results, items: Sequence[Item]) -> Table:
     rows: list[dict[str, Value]] = []
-    for item in (item for item in items if item.kind != "search"):
+    for item in items:
         counts = Counter(n.verdict for n in results.numbers(item) if n.published)
         row: dict[str, Value] = {"item": f"{item.title} ({item.source})"}
         rows.append(row | {word: counts[word] or None for word in verdict.VERDICTS})
@@ -121,14 +106,13 @@ def _table(item: Item, results: Results, numbers: list[Number]) -> list[Section]
         row: dict[str, Value] = {"row": results.label(n.preset, problem=item.kind == "training")}
         if several:
             row["figure"] = n.measure
-        row |= {"here": _here(n), "averaged weights": _averaged(n), "published": _published(n)}
-        row["verdict"] = n.verdict
+        row |= _figures(n)
         if item.name != "table-timit":
             for more in (m for m in numbers if m.preset is n.preset and not m.published and _beside(m, n)):
                 row[more.measure.replace("start, ", "").replace("trained, ", "")] = spread(more.values)
         if item.name in ("fig-copying", "fig-adding"):
             row["baseline"] = next((run.baseline for run in results.runs.get(n.preset.name, [])), None)
-        rows.append(row | {"how": n.budget or None, "parameters": n.preset.parameters})
+        rows.append(row | {"how": n.budget or None, "parameters": n.parameters})
     text = ["figure", "verdict", "how", *_words(rows)]
     return [page.table(f"{item.source}: {item.title}", rows, text=text)] if rows else []
 
@@ -143,17 +127,16 @@ def _beside(more: Number, n: Number) -> bool:
     return more.measure.partition(", t")[0] == n.measure.partition(", t")[0] or more.item != "fig-gradients"
 
 
-def _here(n: Number) -> Value:
-    said = spread(n.values)
-    return Cell(said) if n.complete and not n.by_average else said
+def _figures(n: Number) -> dict[str, Value]:
+    """What came out, the better of two in bold, what was published, and the verdict."""
+    said = {"here": spread(n.values), "averaged weights": spread(n.averaged)}
+    better = "averaged weights" if n.by_average else "here"
+    cells: dict[str, Value] = {key: Cell(v) if n.complete and key == better else v for key, v in said.items()}
+    return cells | {"published": published(n), "verdict": n.verdict}
 
 
-def _averaged(n: Number) -> Value:
-    said = spread(n.averaged)
-    return Cell(said) if n.complete and n.by_average else said
-
-
-def _published(n: Number) -> str | float:
+def published(n: Number) -> str | float:
+    """What was published: a number, or what a curve is said to do."""
     assert n.published is not None
     if n.published.value is None:
         return n.published.text
@@ -180,9 +163,8 @@ def _beyond(item: Item, results: Results) -> list[Section]:
     rows: list[dict[str, Value]] = []
     for n in results.numbers(item, beyond=True):
         if n.values and n.published:
-            row: dict[str, Value] = {"row": results.label(n.preset, problem=True), "here": _here(n)}
-            row |= {"averaged weights": _averaged(n), "published": _published(n), "verdict": n.verdict}
-            rows.append(row | {"differs in": n.preset.beyond, "how": n.budget, "parameters": n.preset.parameters})
+            row: dict[str, Value] = {"row": results.label(n.preset, problem=True), **_figures(n)}
+            rows.append(row | {"differs in": n.preset.beyond, "how": n.budget, "parameters": n.parameters})
     text = ["verdict", "differs in", "how", *_words(rows)]
     return [page.table("Beyond the paper: the same problem, set otherwise", rows, text=text)] if rows else []
 
@@ -209,7 +191,7 @@ def _not_run(item: Item, results: Results, numbers: list[Number]) -> list[Sectio
     lines = []
     for n in absent:
         figure = f", {n.measure}" if several else ""
-        lines.append(f"{results.label(n.preset, problem=item.kind == 'training')}{figure}: {number(_published(n))}")
+        lines.append(f"{results.label(n.preset, problem=item.kind == 'training')}{figure}: {number(published(n))}")
     return [Details(f"Not run: {len(absent)} of {len(known)} published figures", "\n".join(lines))] if lines else []
 
 
@@ -256,8 +238,8 @@ def _others(results: Results) -> list[Section]:
     for run in results.others:
         size = f" n={run.hidden}" if run.hidden else ""
         row: dict[str, Value] = {"run": f"{look(run.model).label}{size}, {run.name}"}
-        row["last test figure"] = f"{words(run.headline, run.task)} {number(run.final(run.evaluation, run.headline))}"
-        row |= {"loss": run.final(run.evaluation, "loss"), "baseline": run.baseline, "differs in": difference(run)}
+        row["last test figure"] = f"{words(run.headline, run.task)} {number(run.final('test', run.headline))}"
+        row |= {"loss": run.final("test", "loss"), "baseline": run.baseline, "differs in": difference(run)}
         row |= {"iterations": finite(run.summary.get("steps")), "time": duration(finite(run.summary.get("seconds")))}
         rows.append(row | {"seed": str(run.config.get("seed"))})
     if not rows:
@@ -290,11 +272,3 @@ def _provenance(results: Results) -> list[Section]:
         return []
     made = page.table("Where and with what each was made", rows, text=["machine", "code", "torch"])
     return [Heading("Runs behind these numbers", 2, "runs"), made]
-
-
-def _csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([json.dumps(v) if isinstance(v, list) else v for v in row] for row in rows)
-    return file.getvalue()

@@ -1,59 +1,29 @@
-"""How a reproduction goes: one bar for all runs and one for the present, or plain lines where there is no terminal."""
+"""How a reproduction goes: one bar for all runs, and under it where the present one stands."""
 
-import time
-from typing import Any
-
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-
-from scornn.program.train.progress import Figures, Screen, Silent
-
-_PLAIN_SECONDS = 30.0
+from scornn.program.progress import Bar
+from scornn.program.train.progress import Figures, Silent
 
 
-class Overview(Screen):
-    """Counts runs. :meth:`begin` opens one, :meth:`display` shows its steps, :meth:`end` closes it with a word."""
+class Overview(Bar):
+    """Counts runs: :meth:`start` opens one, :meth:`stepped` shows where it stands, :meth:`end` closes it."""
 
     def __init__(self, title: str, total: int, quiet: bool = False) -> None:
-        super().__init__(quiet)
-        self.total, self.done = total, 0
-        self.name, self.steps, self._shown = "", 1, 0.0
-        self._all: Any = self.bar and self.bar.add_task(title, total=total)
-        self._one: Any = self.bar and self.bar.add_task("", total=1)
+        super().__init__(title, total, every=30, shown=not quiet)
+        self.done, self.name, self.steps = 0, "", 1
 
-    def columns(self) -> list[ProgressColumn]:
-        counts = [MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
-        return [TextColumn("{task.description}"), BarColumn(None), *counts]
-
-    def begin(self, name: str) -> None:
+    def start(self, name: str) -> None:
         """A run or measurement starts; ``steps`` is set when its length is known."""
-        self.name, self._shown = name, time.perf_counter()
-        if self.bar:
-            self.bar.reset(self._one, description=name)
-        else:
-            self.say(f"[{self.done + 1}/{self.total}] {name}")
+        self.name = name
+        self.update(self.done, f"[{self.done + 1}/{self.total}] {name}", line=True)
 
     def stepped(self, step: int, text: str = "") -> None:
         """It stands at a step."""
-        now = time.perf_counter()
-        if self.bar:
-            self.bar.update(self._one, completed=step, total=self.steps, description=f"{self.name} {text}".strip())
-            self.bar.update(self._all, completed=self.done + min(1.0, step / self.steps))
-        elif now - self._shown > _PLAIN_SECONDS:
-            self._shown = now
-            self.say(f"[{self.done + 1}/{self.total}] {self.name}: step {step}/{self.steps} {text}".rstrip())
+        where = f"[{self.done + 1}/{self.total}] {self.name}: step {step}/{self.steps} {text}"
+        self.update(self.done + min(1.0, step / self.steps), where.rstrip())
 
     def end(self, word: str) -> None:
         """It ended."""
         self.done += 1
-        if self.bar:
-            self.bar.update(self._all, completed=self.done)
         self.say(f"[{self.done}/{self.total}] {self.name}: {word}")
 
     def display(self, figures: Figures) -> Silent:

@@ -9,6 +9,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,20 +21,18 @@ from scornn.errors import DataError, UsageError
 from scornn.program import durable, plugins
 from scornn.program.paper import match
 from scornn.program.paper.figures import write_pictured
-from scornn.program.paper.presets import presets
 from scornn.program.paper.results import collect
 from scornn.program.paper.tables import summary, table
+from scornn.program.progress import log
+from scornn.program.recipes.presets import presets
 from scornn.program.report import spectrum
 from scornn.program.report.runs import finite, mapping
 from scornn.program.report.runs import read as read_run
 from scornn.program.tasks import catalogue
-from scornn.program.train import weights as stored
-from scornn.program.train.progress import warn
 
 LARGEST = 200_000
 """Bytes of the largest file of metrics."""
 BEGIN, END = "<!-- results: written by `scornn reproduce record` -->", "<!-- end of results -->"
-_WEIGHTS = (stored.FILE, f"{stored.FILE}.md")
 _MEASURED = ("gradients.json", "audio/scores.json")
 
 
@@ -45,15 +44,12 @@ class _Entry:
     files: dict[str, bytes]
 
     def write(self) -> Path:
-        """In place of an older run of the same settings, of which nothing is left."""
-        durable.make_directory(self.target)
+        """In place of an older run of the same settings, of which nothing is left, its weights neither."""
         before = durable.read_object(self.target / "summary.json")
         if before and before != json.loads(self.files["summary.json"]):
-            for file in {*_WEIGHTS, *_MEASURED, spectrum.FILE} - self.files.keys():
-                (self.target / file).unlink(missing_ok=True)
+            shutil.rmtree(self.target)
         for file, content in self.files.items():
-            durable.make_directory((self.target / file).parent)
-            durable.write_bytes(self.target / file, content)
+            durable.write_bytes(durable.make_directory((self.target / file).parent) / Path(file).name, content)
         return self.target
 
 
@@ -61,7 +57,7 @@ def _entry(run: Path, results: Path) -> _Entry:
     """What is to be copied of a run, or an error that says why it is no result."""
     read = read_run(run)
     with suppress(UsageError):  # a task or a model whose file is not there is called by its name
-        plugins.load_remembered(read.config)
+        plugins.of_config(read.config)
     if not read.config or not read.summary or not read.rows:
         raise DataError(
             f"{run}: expected a run with config.json, metrics.jsonl and summary.json: "
@@ -95,7 +91,7 @@ def _entry(run: Path, results: Path) -> _Entry:
         if found:
             files[spectrum.FILE] = (json.dumps(spectrum.to_table(found)) + "\n").encode()
         elif reason:
-            warn(f"{run} is recorded without it: {reason}")
+            log.warning(f"{run} is recorded without it: {reason}")
     return _Entry(target, files)
 
 
@@ -128,9 +124,10 @@ def name_of(config: Mapping[str, Any]) -> str:
         kind = catalogue.name_of(task)
         parts = [kind, task.get("length"), model.get("name"), model.get("hidden")]
         name = "-".join(str(part) for part in parts if part is not None)
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise DataError(f"{name!r} is no name of a directory")
-    return f"{name}-s{seed}"
+    name = f"{name}-s{seed}"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*-s\d+", name):
+        raise DataError(f"{name!r} is no name of a directory: expected a preset or a name, and an integer as the seed")
+    return name
 
 
 def _timing(file: Path, results: Path) -> tuple[Path, bytes]:
@@ -201,7 +198,7 @@ def files_of(path: Path) -> tuple[list[Path], list[Path]]:
         return [path], []
     runs = sorted(p.parent for p in path.glob("runs/*/summary.json"))
     timings = sorted(path.glob("timing/*.json"))
-    if not runs and not timings and not [*path.glob("sweep.json"), *path.glob("sweeps/*/sweep.json")]:
+    if not runs and not timings and not (path / "sweep.json").is_file():
         raise DataError(f"{path}: expected a run directory, or the --out of `scornn reproduce` with runs in it")
     return runs, timings
 

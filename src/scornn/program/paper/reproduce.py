@@ -1,43 +1,62 @@
 """Runs what an item of the paper needs, each run once, and goes on where it stopped.
 
 ``OUT/runs/PRESET-sSEED`` are run directories of the trainer, ``OUT/timing/PRESET.json`` measurements,
-``OUT/plan.json`` the scale and what a step cost when the time was shared out, ``OUT/missing.json`` what could not be
-run, and why.
+``OUT/plan.json`` the scale and the items asked for, ``OUT/missing.json`` what could not be run, and why. The scale
+``paper`` is the preset as it stands; ``smoke`` are small networks on short problems for a few steps, to see that
+everything runs.
 """
 
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
-import torch
 
 from scornn.errors import DataError, DivergedError, UsageError
 from scornn.program import durable, tasks
 from scornn.program.analysis import gradients
 from scornn.program.analysis.timing import EPOCH, seconds_per_step
 from scornn.program.metrics.reconstruct import evaluate_audio
-from scornn.program.paper.experiments import Preset
-from scornn.program.paper.items import ITEMS, Item
-from scornn.program.paper.presets import presets
+from scornn.program.paper import match
+from scornn.program.paper.items import GRADIENT_STEPS, ITEMS, Item
 from scornn.program.paper.progress import Overview
-from scornn.program.paper.scale import SHORT_SECONDS, Cost, Request, settings, within
+from scornn.program.recipes.experiments import SEED, Preset
+from scornn.program.recipes.presets import presets
+from scornn.program.tasks.base import Level
+from scornn.program.tasks.catalogue import entry_of
 from scornn.program.train import begin, program
-from scornn.program.train.config import Config, differences, role, to_table
-from scornn.program.train.engine import Engine, Weights
-from scornn.program.train.run import never_began, read_config
+from scornn.program.train.config import Config, build, to_table
+from scornn.program.train.distributed import default_threads
+from scornn.program.train.figures import Weights
+from scornn.program.train.identity import Identity, level
+from scornn.program.train.run import read_config
+from scornn.program.train.tables import Table, merge
 from scornn.program.train.weights import find
 
-_TIMING_SECONDS = 60.0
+_SMOKE_HIDDEN, _SMOKE_STEPS, _SMOKE_TIMED = 8, 4, 3
 _SHOWN_UTTERANCES = 3
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for: ``iterations`` is the length of each run in place of its own, ``only`` names presets."""
+
+    out: Path
+    scale: Literal["smoke", "paper"] = "smoke"
+    seeds: tuple[int, ...] = (SEED,)
+    only: tuple[str, ...] = ()
+    iterations: int | None = None
+    corpus: str | None = None
+    allow_partial: bool = False
+    data: Path | None = None
+    quiet: bool = False
 
 
 @dataclass
 class Outcome:
-    """How it went: the signal that stopped it (0 at the end), and why some presets have no result, or a run of theirs.
+    """The end of a reproduction: the signal that stopped it (0: none), and why some presets have no result.
 
-    ``items`` names all that were ever asked for in this directory, in the paper's order: what its page shows.
+    ``items`` names all that were ever asked for in this directory, in the paper's order: its page shows them.
     """
 
     items: list[str]
@@ -52,12 +71,18 @@ class _Job:
     preset: Preset
     item: Item
     config: Config
-    seconds: float | None
-    """For the whole run; None: its full length."""
 
     @property
     def name(self) -> str:
         return str(self.config.name)
+
+    @property
+    def shown(self) -> str:
+        """What a line of progress calls it: a smoke run is not of the preset's size."""
+        table, name = to_table(self.config), self.name
+        if match.is_reduced(table, self.preset):
+            name = f"smoke of {name} ({', '.join(match.sizes(table)[:2])})"
+        return f"{name}, timing" if self.item.kind == "timing" else name
 
     @property
     def begins_as(self) -> str:
@@ -68,20 +93,19 @@ class _Job:
 def reproduce(items: list[Item], request: Request) -> Outcome:
     """Run everything that the items need and that is not there yet."""
     jobs = _jobs(items, request)
-    plan = open_plan(request, items)
-    outcome = Outcome(plan["items"])
+    outcome = Outcome(open_plan(request, items))
     absent: dict[str, str] = {}
     ran: set[str] = set()
     with Overview(", ".join(i.name for i in items), len(jobs), request.quiet) as overview:
         for job in jobs:
-            overview.begin(f"{job.preset.name}, timing" if job.item.kind == "timing" else job.name)
+            overview.start(job.shown)
             try:
                 if _needs(job) in absent:
                     raise DataError(absent[_needs(job)])
                 if (first := job.begins_as) in outcome.diverged:
                     raise DivergedError(f"{first}, as which it begins, diverged")
                 work = _time if job.item.kind == "timing" else _train
-                word, outcome.signal = work(job, request, plan, overview)
+                word, outcome.signal = work(job, request, overview)
             except DataError as error:
                 word = "missing, as before" if _needs(job) in absent else f"missing: {error}"
                 absent[_needs(job)] = outcome.missing[job.preset.name] = str(error)
@@ -89,7 +113,7 @@ def reproduce(items: list[Item], request: Request) -> Outcome:
                 outcome.missing[job.preset.name] = word = f"diverged: {error}"
                 outcome.diverged[job.name] = str(error)
             if outcome.signal:
-                overview.say(f"{job.name}: {word}")
+                overview.say(f"{job.shown}: {word}")
                 break
             ran.add(job.preset.name)
             overview.end(word)
@@ -100,7 +124,7 @@ def reproduce(items: list[Item], request: Request) -> Outcome:
 
 
 def _jobs(items: list[Item], request: Request) -> list[_Job]:
-    """Each run once: a preset may stand in several items, and then gets the longest of their times."""
+    """Each run once: a preset may stand in several items."""
     known = {name for item in items for name in (*item.presets, *item.beyond)}
     for name in request.only:
         if name not in known:
@@ -115,19 +139,41 @@ def _jobs(items: list[Item], request: Request) -> list[_Job]:
         seeds = request.seeds[:1] if item.kind == "timing" else request.seeds
         for preset in chosen:
             for seed in seeds:
-                config = settings(preset, item, seed, request)
-                if request.iterations is not None and item.kind == "training":
-                    config = msgspec.structs.replace(config, steps=request.iterations, epochs=None)
-                seconds = SHORT_SECONDS / (len(chosen) * len(seeds)) if request.scale == "short" else None
-                if request.minutes is not None:
-                    seconds = request.minutes * 60
-                if item.kind == "gradients":
-                    seconds = None
-                key = f"{item.kind == 'timing'} {config.name}"
-                before = found.get(key)
-                if before is None or (before.seconds is not None and (seconds is None or seconds > before.seconds)):
-                    found[key] = _Job(preset, item, config, seconds)
+                job = _Job(preset, item, settings(preset, item, seed, request))
+                found.setdefault(f"{item.kind == 'timing'} {job.name}", job)
     return list(found.values())
+
+
+def settings(preset: Preset, item: Item, seed: int, request: Request) -> Config:
+    """The config of one run."""
+    table: Table = {"threads": 1 if request.scale == "smoke" else default_threads(), "seed": seed}
+    table |= {"name": f"{preset.name}-s{seed}", "data": str(request.data) if request.data else None}
+    if item.kind == "gradients":
+        table["steps"] = GRADIENT_STEPS
+    table = merge(preset.config, table)
+    if table["task"]["name"] == "speech":
+        if request.corpus is not None:
+            table["task"]["corpus"] = request.corpus
+        if request.allow_partial:
+            table["task"]["allow_partial"] = True
+    if request.scale == "smoke":
+        table = merge(table, _smoke(table["task"]))
+    if request.iterations is not None and item.kind == "training":
+        table = merge(table, {"steps": request.iterations})
+    return build(table)
+
+
+def _smoke(task: Table) -> Table:
+    """What is smaller than in the paper."""
+    entry = entry_of(task)
+    return {
+        "task": dict(entry.smoke) if entry else {},
+        "model": {"hidden": _SMOKE_HIDDEN},
+        "steps": _SMOKE_STEPS,
+        "eval_every": _SMOKE_STEPS // 2,
+        "log_every": 1,
+        "checkpoint_every": _SMOKE_STEPS,
+    }
 
 
 def _needs(job: _Job) -> str:
@@ -136,15 +182,13 @@ def _needs(job: _Job) -> str:
     return str(task.get("dataset") or task.get("corpus") or task["name"])
 
 
-def _train(job: _Job, request: Request, plan: dict[str, Any], overview: Overview) -> tuple[str, int]:
+def _train(job: _Job, request: Request, overview: Overview) -> tuple[str, int]:
     path, config = request.out / "runs" / job.name, job.config
     first = path.with_name(job.begins_as) if job.begins_as else None
-    there = (path / "config.json").is_file() and not never_began(path)
+    there = (path / "config.json").is_file()
     if there:
         start = begin.label(first, find(first, weights="average")) if first else None
         _check_same(msgspec.structs.replace(config, start=start), read_config(path), path)
-    if job.seconds is not None:
-        config = limited(job.preset.name, config, job.seconds, plan, request)
     summary = durable.read_object(path / "summary.json")
     if there and summary.get("finished") is True and _reached(summary, config):
         word, signal = "already there", 0
@@ -190,66 +234,36 @@ def _reached(summary: dict[str, Any], wanted: Config) -> bool:
 
 
 def _check_same(config: Config, there: Config, path: Path) -> None:
-    """A run of the same setting, whatever its length and how often it is looked at."""
-    changed = differences(there, config).keys() - {"task.test_size"}
+    """Refuse to go on with a run of other settings; its length, its machine and ``eval_every`` may differ."""
+    found = Identity.of(config).differences(Identity.of(there), "course")
+    changed = {key for key in found if level(key) is not Level.MACHINE and key != "eval_every"}
     if changed == {"start"}:
         raise UsageError(f"{path} began with {there.start}, which is {config.start} now: choose another --out")
-    if any("." in key or key == "seed" or role(key) is None for key in changed):
+    if changed:
         raise UsageError(f"{path} holds a run of other settings than {config.name} has now: choose another --out")
 
 
-def limited(name: str, config: Config, seconds: float, plan: dict[str, Any], request: Request) -> Config:
-    """The config cut to its time. What steps cost is measured once and kept, so the same command has one meaning."""
-    task = tasks.make(config.task, config.seed, request.data)
-    planned = config.length(task.num_batches("train"))
-    if name not in plan["costs"]:
-        plan["costs"][name] = msgspec.to_builtins(_cost(config, task))
-        durable.write_json(request.out / "plan.json", plan)
-    cost = msgspec.convert(plan["costs"][name], Cost)
-    return within(config, seconds, cost, planned)
-
-
-def _cost(config: Config, task: tasks.Task) -> Cost:
-    """Seconds of a step and of one evaluation, the latter from its first batches."""
-    step = seconds_per_step(config, task, steps=5, seconds=20, warmup=1)["seconds_per_step"]
-    engine = Engine(config, task)
-    evaluation = 0.0
-    with torch.no_grad():
-        for split in task.splits[1:]:
-            begun = time.perf_counter()
-            batch = task.batch(split, 0, 0)
-            task.measure(engine.model(batch.inputs, batch.lengths), batch)
-            evaluation += (time.perf_counter() - begun) * task.num_batches(split)
-    networks = 1 if engine.average is None else 2
-    return Cost(step=step, evaluation=evaluation * networks)
-
-
-def _time(job: _Job, request: Request, plan: dict[str, Any], overview: Overview) -> tuple[str, int]:
+def _time(job: _Job, request: Request, overview: Overview) -> tuple[str, int]:
     path = request.out / "timing" / f"{job.preset.name}.json"
     if path.is_file():
         return "already there", 0
     task = tasks.make(job.config.task, job.config.seed, request.data)
-    steps, seconds = {
-        "smoke": (3, 0.0),
-        "short": (EPOCH, min(_TIMING_SECONDS, job.seconds or _TIMING_SECONDS)),
-        "paper": (EPOCH, float("inf") if job.seconds is None else job.seconds),
-    }[request.scale]
-    overview.steps = steps
-    measured = seconds_per_step(job.config, task, steps=steps, seconds=seconds, progress=overview.stepped)
+    overview.steps = request.iterations or (_SMOKE_TIMED if request.scale == "smoke" else EPOCH)
+    measured = seconds_per_step(job.config, task, steps=overview.steps, progress=overview.stepped)
     durable.make_directory(path.parent)
     durable.write_json(path, {"preset": job.preset.name, "config": to_table(job.config), **measured})
     return f"{measured['seconds_per_step']:.3g} s a step, {measured['steps']} timed", 0
 
 
-def open_plan(request: Request, items: list[Item]) -> dict[str, Any]:
-    """The plan of a directory, whose runs are all of one scale."""
+def open_plan(request: Request, items: list[Item]) -> list[str]:
+    """The names of the items that were ever asked for in a directory, whose runs are all of one scale."""
     durable.make_directory(request.out / "runs")
-    plan = durable.read_object(request.out / "plan.json") or {"scale": request.scale, "costs": {}}
-    if plan.get("scale") != request.scale or not isinstance(plan.get("costs"), dict):
+    plan = durable.read_object(request.out / "plan.json") or {"scale": request.scale}
+    if plan.get("scale") != request.scale:
         raise UsageError(
             f"{request.out} holds runs of the scale {plan.get('scale')!r}, not {request.scale!r}: choose another --out"
         )
     asked = {*plan.get("items", []), *(item.name for item in items)}
     plan["items"] = [name for name in ITEMS if name in asked]
     durable.write_json(request.out / "plan.json", plan)
-    return plan
+    return list(plan["items"])

@@ -2,22 +2,22 @@
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from scornn.errors import DataError
 from scornn.nn.catalogue import look
 from scornn.program import durable
 from scornn.program.analysis.timing import minutes_per_epoch
 from scornn.program.paper import match, verdict
-from scornn.program.paper.experiments import Preset, Published
 from scornn.program.paper.items import GRADIENT_STEPS, ITEMS, Item
-from scornn.program.paper.presets import presets
-from scornn.program.paper.verdict import audio_mean, gradient_moments, judge, orthogonality
+from scornn.program.paper.verdict import audio_mean, gradient_norms, judge, orthogonality
+from scornn.program.recipes.experiments import Preset, Published
+from scornn.program.recipes.presets import presets
 from scornn.program.report.page import number
-from scornn.program.report.runs import Run, distinct, find, finite, mapping, read
+from scornn.program.report.runs import Run, find, finite, mapping, read
 from scornn.program.report.settings import setting_name
 
 
@@ -38,6 +38,8 @@ class Number:
     budget: str
     verdict: str
     share: float
+    parameters: float | None
+    """Of the network that ran, or of the preset's where none did."""
 
     @property
     def mean(self) -> float | None:
@@ -81,6 +83,13 @@ class Results:
     sweeps: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Records of sweeps by name, as they stand in their files."""
 
+    @property
+    def smoke(self) -> bool:
+        """True if networks or problems were smaller than the paper's."""
+        configs = [(run.config, name) for name, runs in self.runs.items() for run in runs]
+        configs += [(mapping(timed.get("config")), name) for name, timed in self.timings.items()]
+        return any(match.is_reduced(config, presets()[name]) for config, name in configs)
+
     def numbers(self, item: Item, *, beyond: bool = False) -> list[Number]:
         """Every measure of every row of an item, in order, those without a value too; or of the rows beyond it."""
         names = item.beyond if beyond else item.presets
@@ -92,29 +101,34 @@ class Results:
             return [self._timing(preset, published[0])]
         runs = self.runs.get(preset.name, [])
         share = min((_share(run, item, preset) for run in runs), default=0.0)
+        parameters = [finite(run.summary.get("parameters")) for run in runs] or [preset.parameters]
         rows = []
         by_metric: dict[tuple[str, str], Published] = {(said.metric, said.split): said for said in published}
-        for measure, (metric, function) in _MEASURES[item.name].items():
-            values = tuple(v for v in (function(run, "raw") for run in runs) if v is not None)
-            averages = (function(run, "average") for run in runs if run.has_average)
+        for measure in _MEASURES[item.name]:
+            values = tuple(v for v in (measure.of(run, "raw") for run in runs) if v is not None)
+            averages = (measure.of(run, "average") for run in runs if run.has_average)
             averaged = tuple(v for v in averages if v is not None)
-            said = by_metric.get(metric) if metric else None
+            said = by_metric.get((measure.metric, measure.split)) if measure.published else None
             found = _verdict(said, runs, preset, values, averaged, share) if said else ""
             budget = self.budget(item, preset)
-            rows.append(Number(item.name, preset, measure, values, averaged, said, budget, found, share))
+            figures = values, averaged, said, budget, found, share
+            rows.append(Number(item.name, preset, measure.name, *figures, parameters[0]))
         return rows
 
     def _timing(self, preset: Preset, published: Published) -> Number:
         minutes, budget, found = (), "", verdict.NOT_RUN  # type: tuple[float, ...], str, str
+        parameters: float | None = preset.parameters
         if timed := self.timings.get(preset.name):
             config, minutes = mapping(timed.get("config")), (minutes_per_epoch(timed),)
+            parameters = finite(timed.get("parameters"))
             budget = f"{timed['steps']:,} steps timed, scaled to 1,100"
             if match.is_reduced(config, preset):
                 budget, found = "smoke: " + ", ".join([budget, *match.sizes(config)]), verdict.OTHER
             else:
                 budget = ", ".join([budget, *match.differences(config, preset)])
                 found = judge(published, [], minutes, (), 1.0)
-        return Number("table-timing", preset, "minutes per epoch", minutes, (), published, budget, found, 1.0)
+        measure = "minutes per epoch"
+        return Number("table-timing", preset, measure, minutes, (), published, budget, found, 1.0, parameters)
 
     def budget(self, item: Item, preset: Preset) -> str:
         """The scale of a row, its length, what it sets otherwise than its preset, and its seeds."""
@@ -173,7 +187,7 @@ def collect(directory: Path) -> Results:
         raise DataError(f"{directory}: expected a directory of results, found nothing")
     try:
         paths = [path for path in find([directory]) if path.relative_to(directory).parts[:1] != ("sweeps",)]
-        found = distinct(map(read, paths))
+        found = list(map(read, paths))
     except DataError:
         found = []
     by_preset: dict[str, list[Run]] = {}
@@ -235,66 +249,79 @@ def spread(values: Sequence[float]) -> str | None:
     return f"({mean / 10**power:.{decimals}f} ± {deviation / 10**power:.{decimals}f})e{power}"
 
 
-def _drift_at(run: Run, index: int) -> float | None:
-    values = orthogonality(run)[1]
-    return float(values[index]) if values.size else None
+@dataclass(frozen=True)
+class _Measure:
+    """A figure of a run: its name, what is read, and whether it answers the published figure of its metric and split.
+
+    ``at`` is the place in a series over epochs or over time.
+    """
+
+    name: str
+    read: Literal["final", "best", "chosen", "at chosen", "audio", "drift", "gradient"]
+    metric: str = ""
+    split: str = "test"
+    at: int = 0
+    published: bool = False
+
+    def of(self, run: Run, weights: str) -> float | None:
+        match self.read:
+            case "final":
+                return run.final(self.split, self.metric, weights)
+            case "best":
+                return run.best(weights)
+            case "chosen":
+                return run.chosen(weights)
+            case "at chosen":
+                return run.at_chosen(self.split, self.metric, weights)
+        if weights != "raw":
+            return None
+        match self.read:
+            case "audio":
+                return audio_mean(run, self.metric)
+            case "drift":
+                series = orthogonality(run)[1].tolist()
+            case _:
+                series = gradient_norms(run, self.metric)
+        return float(series[self.at]) if series else None
 
 
-def _gradient(run: Run, moment: int, t: int) -> float | None:
-    moments = gradient_moments(run)
-    return moments[moment][1][t] if len(moments) > moment and moments[moment][1] else None
-
-
-def _once(function: Callable[[Run], float | None]) -> "Measure":
-    """A measure that averaged weights do not have."""
-    return lambda run, weights: function(run) if weights == "raw" else None
-
-
-Measure = Callable[[Run, str], float | None]
-
-_MEASURES: dict[str, dict[str, tuple[tuple[str, str] | None, Measure]]] = {
-    "fig-copying": {
-        "cross-entropy": (("loss", "test"), lambda run, weights: run.final("test", "loss", weights)),
-        "recall": (None, lambda run, weights: run.final("test", "recall", weights)),
-    },
-    "fig-adding": {
-        "MSE": (("mse", "test"), lambda run, weights: run.final("test", "mse", weights)),
-        "best MSE": (None, lambda run, weights: run.best(weights)),
-    },
-    "table-mnist": {
-        "accuracy": (("accuracy", "test"), lambda run, weights: run.best(weights)),
-        "chosen on validation": (None, lambda run, weights: run.chosen(weights)),
-    },
-    "table-timit": {
-        "valid MSE (padded)": (
-            ("mse_padded", "valid"),
-            lambda run, weights: run.at_chosen("valid", "mse_padded", weights),
-        ),
-        "eval MSE (padded)": (
-            ("mse_padded", "test"),
-            lambda run, weights: run.at_chosen("test", "mse_padded", weights),
-        ),
-        "eval MSE (not padded)": (None, lambda run, weights: run.at_chosen("test", "mse", weights)),
-        "SegSNR": (None, _once(lambda run: audio_mean(run, "segsnr"))),
-        "STOI": (None, _once(lambda run: audio_mean(run, "stoi"))),
-        "PESQ": (None, _once(lambda run: audio_mean(run, "pesq"))),
-    },
-    "fig-orthogonality": {
-        "first": (("orthogonality", "test"), _once(lambda run: _drift_at(run, 0))),
-        "last": (None, _once(lambda run: _drift_at(run, -1))),
-    },
-    "fig-gradients": {
-        "start, t = 1": (("gradient norm, start", "test"), _once(lambda run: _gradient(run, 0, 0))),
-        "start, t = T": (None, _once(lambda run: _gradient(run, 0, -1))),
-        "trained, t = 1": (("gradient norm, trained", "test"), _once(lambda run: _gradient(run, 1, 0))),
-        "trained, t = T": (None, _once(lambda run: _gradient(run, 1, -1))),
-    },
+_START, _TRAINED = "gradient norm, start", "gradient norm, trained"
+_MEASURES = {
+    "fig-copying": (
+        _Measure("cross-entropy", "final", "loss", published=True),
+        _Measure("recall", "final", "recall"),
+    ),
+    "fig-adding": (
+        _Measure("MSE", "final", "mse", published=True),
+        _Measure("best MSE", "best"),
+    ),
+    "table-mnist": (
+        _Measure("accuracy", "best", "accuracy", published=True),
+        _Measure("chosen on validation", "chosen"),
+    ),
+    "table-timit": (
+        _Measure("valid MSE (padded)", "at chosen", "mse_padded", "valid", published=True),
+        _Measure("eval MSE (padded)", "at chosen", "mse_padded", published=True),
+        _Measure("eval MSE (not padded)", "at chosen", "mse"),
+        _Measure("SegSNR", "audio", "segsnr"),
+        _Measure("STOI", "audio", "stoi"),
+        _Measure("PESQ", "audio", "pesq"),
+    ),
+    "fig-orthogonality": (
+        _Measure("first", "drift", "orthogonality", published=True),
+        _Measure("last", "drift", at=-1),
+    ),
+    "fig-gradients": (
+        _Measure("start, t = 1", "gradient", _START, published=True),
+        _Measure("start, t = T", "gradient", _START, at=-1),
+        _Measure("trained, t = 1", "gradient", _TRAINED, published=True),
+        _Measure("trained, t = T", "gradient", _TRAINED, at=-1),
+    ),
 }
-"""For each measure the metric and split of the published figure that it answers, and how it is read from a run."""
 
 
 def records(results: Results, items: Sequence[Item] = tuple(ITEMS.values())) -> list[dict[str, Any]]:
-    """Every number as plain values, for CSV and JSON; rows beyond the paper where they were run."""
+    """Every number as plain values; rows beyond the paper where they were run."""
     rows = []
     for item in items:
         beyond = [n for n in results.numbers(item, beyond=True) if n.values]
@@ -305,7 +332,7 @@ def records(results: Results, items: Sequence[Item] = tuple(ITEMS.values())) -> 
                     "preset": n.preset.name,
                     "model": look(n.preset.config["model"]["name"]).label,
                     "n": n.preset.config["model"]["hidden"],
-                    "parameters": n.preset.parameters,
+                    "parameters": n.parameters,
                     "measure": n.measure,
                     "published": n.published.value if n.published else None,
                     "published text": n.published.text if n.published else None,

@@ -6,11 +6,11 @@ from typing import Any
 from scornn.errors import DataError
 from scornn.program.paper.figures import pictured
 from scornn.program.paper.items import ITEMS, MAIN
-from scornn.program.paper.page import counted, difference
+from scornn.program.paper.page import counted, difference, published
 from scornn.program.paper.results import Number, Results, label, spread
 from scornn.program.paper.verdict import ENOUGH, OTHER
 from scornn.program.report.page import duration, number, words
-from scornn.program.report.runs import finite, mapping
+from scornn.program.report.runs import Run, finite, mapping
 from scornn.program.tasks.catalogue import label_and_about
 
 _HOW_TO_READ = (
@@ -21,6 +21,12 @@ _HOW_TO_READ = (
 _BEYOND_IN_BRIEF = "scoRNN with settings beyond the paper, the best of each size and readout:"
 _OWN = "scornn"
 """The model of the paper: the README has its rows alone."""
+_ABOUT = """\
+Made by `scornn reproduce record`; nothing here is typed in. `scornn reproduce page --from results` makes the
+page that sets these runs beside the paper, `scornn report results` one about the runs themselves, and
+`scornn sweep report results/sweeps/NAME.json` one about a sweep. Of long runs `metrics.jsonl` has every
+evaluation and each k-th training line, so that it stays under 200 kB."""
+_OF_THIS_LIBRARY = "Of the models of this library, `rnn` among them; `torch.nn.RNN` is in benchmarks/README.md."
 _NO_WORD = "No results are recorded yet: `scornn reproduce` obtains them."
 
 
@@ -48,12 +54,12 @@ def _whole_tables(results: Results) -> list[str]:
     """The same rows, and those that cannot be compared, with all that there is to say of each."""
     titles = {False: "## The paper's figures", True: "## Beyond the paper"}
     columns = ["problem", "model", "figure", "published", "here", "averaged weights", "verdict", "how"]
-    lines = [counted(results), ""]
+    blocks = []
     for beyond, numbers in _shown(results).items():
         if numbers:
             named = columns + ["differs from the paper in"] * beyond
-            lines += [titles[beyond], "", _markdown(named, [_cells(n, results) for n in numbers]), ""]
-    return lines if len(lines) > 2 else []
+            blocks += [titles[beyond], _markdown(named, [_cells(n, results) for n in numbers])]
+    return [counted(results), *blocks] if blocks else []
 
 
 def _shown(results: Results) -> dict[bool, list[Number]]:
@@ -81,11 +87,7 @@ def _has_a_say(n: Number) -> bool:
 
 def _cells(n: Number, results: Results) -> dict[str, str]:
     assert n.published is not None
-    published = number(n.published.value) if n.published.value is not None else n.published.text
-    if n.preset.beyond and n.published.value is not None and n.published.text:
-        published += f" ({n.published.text})"  # another network's
-    if _task(n, results).get("corpus", "timit") != "timit":
-        published += " on TIMIT"
+    on = " on TIMIT" if _task(n, results).get("corpus", "timit") != "timit" else ""
     here, averaged = spread(n.values) or "", spread(n.averaged) or ""
     if n.complete:
         here, averaged = (here, f"**{averaged}**") if n.by_average else (f"**{here}**", averaged)
@@ -96,7 +98,7 @@ def _cells(n: Number, results: Results) -> dict[str, str]:
         "problem": _problem(n, results),
         "model": label(n.preset),
         "figure": n.measure,
-        "published": published,
+        "published": f"{number(published(n))}{on}",
         "here": here,
         "averaged weights": averaged,
         "verdict": n.verdict,
@@ -121,11 +123,10 @@ def _brief_cells(n: Number, results: Results) -> dict[str, str]:
     assert n.published is not None
     cells = _cells(n, results)
     brief = f", {n.preset.brief}" if n.preset.brief else ""
-    published = cells["published"] if n.published.value is not None else n.published.claim
     return cells | {
         "problem": f"{cells['problem']}: {n.measure}",
         "model": cells["model"] + brief,
-        "published": published,
+        "published": cells["published"] if n.published.value is not None else n.published.claim,
     }
 
 
@@ -136,60 +137,51 @@ def _markdown(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
 
 def summary(results: Results) -> str:
     """``results/README.md``: every recorded run, and how the record is made."""
-    lines = [
-        "# Results",
-        "",
-        "Made by `scornn reproduce record`; nothing here is typed in. `scornn reproduce page --from results` makes the",
-        "page that sets these runs beside the paper, `scornn report results` one about the runs themselves, and",
-        "`scornn sweep report results/sweeps/NAME.json` one about a sweep. Of long runs `metrics.jsonl` has every",
-        "evaluation and each k-th training line, so that it stays under 200 kB.",
-        "",
-    ]
-    lines += _whole_tables(results)
-    runs = [(name, run) for name, of in results.runs.items() for run in of] + [("", run) for run in results.others]
-    if not runs and not results.timings and not results.sweeps:
-        return "\n".join([*lines, _NO_WORD, ""])
-    if runs:
-        columns = "| run | preset | best | averaged | steps | time of training | machine | code |"
-        lines += ["## Runs", "", columns, "|---" * 8 + "|"]
-    for name, run in runs:
-        machine = str(mapping(run.summary.get("machine")).get("processor", ""))
-        best = f"{words(run.headline, run.task)} {number(run.best())}"
-        averaged = number(run.best("average")) if run.has_average else ""
-        steps, time = number(finite(run.summary.get("steps"))), duration(finite(run.summary.get("seconds")))
-        code = str(mapping(run.summary.get("versions")).get("scornn", ""))
-        of = name or f"beyond the paper: {difference(run)}"
-        cells = (f"[{run.name}]({run.name})", of, best, averaged, steps, time, machine, code)
-        lines.append("| " + " | ".join(cells) + " |")
-    if results.timings:
-        lines += [
-            "",
-            "## Seconds per step",
-            "",
-            "Of the models of this library, `rnn` among them; `torch.nn.RNN` is in benchmarks/README.md.",
-            "",
-            "| timing | seconds per step | steps timed | machine |",
-            "|---|---|---|---|",
-        ]
-    for name, timed in results.timings.items():
-        machine = str(mapping(timed.get("machine")).get("processor", ""))
-        step, steps = number(timed["seconds_per_step"]), number(timed["steps"])
-        lines.append(f"| [{name}](timing/{name}.json) | {step} | {steps} | {machine} |")
-    if results.sweeps:
-        lines += ["", "## Sweeps", "", "| sweep | trials | over | best |", "|---|---|---|---|"]
-    for name, sweep in results.sweeps.items():
-        try:
-            lines.append(_sweep(name, sweep))
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"sweeps/{name}.json: expected the record of a sweep; record it again, or remove it: {error!r}"
-            ) from None
-    return "\n".join([*lines, ""])
+    runs = [_run(name, run) for name, of in results.runs.items() for run in of]
+    runs += [_run("", run) for run in results.others]
+    timings = [_timing(name, timed) for name, timed in results.timings.items()]
+    sweeps = [_sweep(name, sweep) for name, sweep in results.sweeps.items()]
+    blocks = ["# Results", _ABOUT, *_whole_tables(results)]
+    for title, rows in (("Runs", runs), ("Seconds per step", timings), ("Sweeps", sweeps)):
+        if rows:
+            said = [_OF_THIS_LIBRARY] * (rows is timings)
+            blocks += [f"## {title}", *said, _markdown(list(rows[0]), rows)]
+    return "\n\n".join([*blocks, *([] if runs or timings or sweeps else [_NO_WORD])]) + "\n"
 
 
-def _sweep(name: str, sweep: Mapping[str, Any]) -> str:
-    metric, goal, split = sweep["plan"]["objective"]
-    values = [trial["value"] for trial in sweep["trials"] if trial["value"] is not None]
-    best = f"{split} {words(metric)} {number((max if goal == 'max' else min)(values, default=None))}"
-    over = "; ".join(sweep["plan"]["over"])
-    return f"| [{name}](sweeps/{name}.json) | {len(sweep['trials'])} | {over} | {best} |"
+def _run(preset: str, run: Run) -> dict[str, str]:
+    return {
+        "run": f"[{run.name}]({run.name})",
+        "preset": preset or f"beyond the paper: {difference(run)}",
+        "best": f"{words(run.headline, run.task)} {number(run.best())}",
+        "averaged": number(run.best("average")) if run.has_average else "",
+        "steps": number(finite(run.summary.get("steps"))),
+        "time of training": duration(finite(run.summary.get("seconds"))),
+        "machine": str(mapping(run.summary.get("machine")).get("processor", "")),
+        "code": str(mapping(run.summary.get("versions")).get("scornn", "")),
+    }
+
+
+def _timing(name: str, timed: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "timing": f"[{name}](timing/{name}.json)",
+        "seconds per step": number(timed["seconds_per_step"]),
+        "steps timed": number(timed["steps"]),
+        "machine": str(mapping(timed.get("machine")).get("processor", "")),
+    }
+
+
+def _sweep(name: str, sweep: Mapping[str, Any]) -> dict[str, str]:
+    try:
+        metric, goal, split = sweep["plan"]["objective"]
+        values = [trial["value"] for trial in sweep["trials"] if trial["value"] is not None]
+        return {
+            "sweep": f"[{name}](sweeps/{name}.json)",
+            "trials": str(len(sweep["trials"])),
+            "over": "; ".join(sweep["plan"]["over"]),
+            "best": f"{split} {words(metric)} {number((max if goal == 'max' else min)(values, default=None))}",
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"sweeps/{name}.json: expected the record of a sweep; record it again, or remove it: {error!r}"
+        ) from None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from scornn.program import durable
 from scornn.program.analysis.orthogonality import drift
-from scornn.program.paper.experiments import Published
+from scornn.program.recipes.experiments import Published
 from scornn.program.report.runs import Run, Series, finite, mapping
 
 MET = "met or beaten"
@@ -79,6 +79,13 @@ def gradient_moments(run: Run) -> list[tuple[int, list[float]]]:
     return [(int(m["step"]), [float(v) for v in m["norms"]]) for m in moments if isinstance(m, dict)]
 
 
+def gradient_norms(run: Run, metric: str) -> list[float]:
+    """The norms at the moment that a metric names, the start or after training; empty where they were not measured."""
+    moments = gradient_moments(run)
+    number = 0 if metric.endswith("start") else 1
+    return moments[number][1] if len(moments) > number else []
+
+
 def _share_of_baseline(run: Run) -> float:
     """The last test loss, of the weights or of their average, over the baseline's."""
     losses = [run.final("test", "loss", weights) for weights in ("raw", "average")]
@@ -92,12 +99,8 @@ def _losses_over_baseline(run: Run) -> list[float]:
 
 def _gradient_ratio(run: Run, metric: str) -> float:
     """The norm at the first time step over that at the last, at the moment that a panel of the figure shows."""
-    moments = gradient_moments(run)
-    number = 0 if metric.endswith("start") else 1
-    if len(moments) <= number or not moments[number][1]:
-        return float("nan")
-    first, last = moments[number][1][0], moments[number][1][-1]
-    return first / last if last else float("nan")
+    norms = gradient_norms(run, metric)
+    return norms[0] / norms[-1] if norms and norms[-1] else float("nan")
 
 
 def _drift_ratio(run: Run) -> float:

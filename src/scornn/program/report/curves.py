@@ -100,34 +100,16 @@ class Panel:
     across: Across = "linear"
 
 
-def curves(
-    panels: Sequence[Panel], *, columns: int = 2, legend: bool = True, size: tuple[float, float] = SIZE
-) -> Figure:
-    """Panels of curves: faint lines for seeds and a full one for their mean, one legend below for all panels.
-
-    For files; on a page, `page.panels` sets each panel by itself, so that they fit narrow screens.
-
-    Args:
-        panels: read row by row. The paper's arrangements: copying, T=1000 beside T=2000 (``columns=2``);
-            adding, T=200 over 400 over 750 (``columns=1``); accuracies and gradient norms, side by side.
-        columns: panels in a row.
-        legend: ``False`` where the page has the legend.
-        size: inches of a panel.
-    """
+def draw(panel: Panel, *, legend: bool = True, size: tuple[float, float] = SIZE) -> Figure:
+    """Faint lines for seeds, a full one for their mean, and a legend below unless the page has one."""
     with style():
-        panels = agreed(panels)
-        columns = min(columns, len(panels))
-        rows = -(-len(panels) // columns)
-        entries = {(c.label, c.line): None for panel in panels for c in panel.curves} if legend else {}
+        (panel,) = agreed([panel])
+        entries = dict.fromkeys((curve.label, curve.line) for curve in panel.curves) if legend else {}
         widest = _SWATCH + _LETTER * max((len(short(label)) for label, _ in entries), default=0)
-        per_row = max(1, min(len(entries), int(size[0] * columns / widest)))
-        height = size[1] * rows + 0.25 * -(-len(entries) // per_row)
-        figure = Figure(figsize=(size[0] * columns, height), layout="constrained")
-        all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        for axes, panel in zip(all_axes, panels, strict=False):
-            _draw(axes, panel)
-        for axes in all_axes[len(panels) :]:
-            axes.set_axis_off()
+        per_row = max(1, min(len(entries), int(size[0] / widest)))
+        height = size[1] + 0.25 * -(-len(entries) // per_row)
+        figure = Figure(figsize=(size[0], height), layout="constrained")
+        _draw(figure.subplots(), panel)
         if entries:
             handles = [Line2D([], [], **line.style()) for _, line in entries]
             names = [short(label) for label, _ in entries]
@@ -179,6 +161,27 @@ def _draw(axes: Any, panel: Panel) -> None:
         label_decades(axes.yaxis)
     elif panel.axis == "share":
         _stretch(axes, values)
+    _draw_curves(axes, panel, floor)
+    marks = sorted((height, label) for label, height in panel.marks if height > 0 or panel.axis != "log")
+    for number, (height, label) in enumerate(marks):
+        beside = "center" if len(marks) == 1 else ("top", "bottom")[number > 0]  # names of near ones stay apart
+        _mark(axes, label, height, beside)
+    axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel)
+    axes.margins(x=0.03)
+    _label_across(axes, panel.across)
+    low, high = axes.get_ylim()
+    if panel.axis == "log":
+        axes.set_ylim(min(low, high / 100), high)
+    elif panel.axis == "linear" and values.size:
+        least = _FLAT * float(np.abs(values).max())
+        if high - low < least:
+            low = (low + high - least) / 2
+            if values.min() >= 0 and values.max() <= 1:  # a share stays one, as a curve and as an axis
+                low = min(max(low, 0.0), 1.02 - least)
+            axes.set_ylim(low, low + least)
+
+
+def _draw_curves(axes: Any, panel: Panel, floor: float) -> None:
     for number, curve in enumerate(panel.curves):
         members = [_thin(x, y) for x, y in curve.members]
         members = [(x, _shown(y, panel.axis, floor)) for x, y in members if x.size]
@@ -195,31 +198,18 @@ def _draw(axes: Any, panel: Panel) -> None:
         for x, y in members:
             every = 1 if x.size <= 8 else (0.02 * (number % 5), 0.16)
             axes.plot(x, y, markevery=every, **line)
-    marks = sorted((height, label) for label, height in panel.marks if height > 0 or panel.axis != "log")
-    for number, (height, label) in enumerate(marks):
-        beside = "center" if len(marks) == 1 else ("top", "bottom")[number > 0]  # names of near ones stay apart
-        _mark(axes, label, height, beside)
-    axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel)
-    axes.margins(x=0.03)
-    if panel.across == "linear":
+
+
+def _label_across(axes: Any, across: Across) -> None:
+    if across == "linear":
         axes.xaxis.set_major_locator(MaxNLocator(6))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     else:
-        names = _TIMES if panel.across == "time" else _COUNTS
+        names = _TIMES if across == "time" else _COUNTS
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(FixedLocator(list(names)))
         axes.xaxis.set_major_formatter(lambda value, _: names.get(round(value), ""))
         axes.xaxis.set_minor_locator(NullLocator())
-    low, high = axes.get_ylim()
-    if panel.axis == "log":
-        axes.set_ylim(min(low, high / 100), high)
-    elif panel.axis == "linear" and values.size:
-        least = _FLAT * float(np.abs(values).max())
-        if high - low < least:
-            low = (low + high - least) / 2
-            if values.min() >= 0 and values.max() <= 1:  # a share stays one, as a curve and as an axis
-                low = min(max(low, 0.0), 1.02 - least)
-            axes.set_ylim(low, low + least)
 
 
 def _mark(axes: Any, label: str, height: float, beside: str) -> None:

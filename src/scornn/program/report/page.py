@@ -133,7 +133,7 @@ def panels(drawn: Sequence[curves.Panel], caption: str = "") -> Figures:
     known = [p for p in drawn if any(np.size(x) for curve in p.curves for x, _ in curve.members)]
     legend = dict.fromkeys((curve.label, curve.line) for p in known for curve in p.curves)
     return Figures(
-        [Figure(style.svg(curves.curves([p], legend=False), alt=curves.describe(p))) for p in curves.agreed(known)],
+        [Figure(style.svg(curves.draw(p, legend=False), alt=curves.describe(p))) for p in curves.agreed(known)],
         list(legend),
         caption,
     )

@@ -14,7 +14,7 @@ from scornn.program import plugins
 from scornn.program.report import curves, figures, page, spectrum, speech, style
 from scornn.program.report.curves import Axis, Curve, Panel
 from scornn.program.report.page import Section, Value, duration, number, words
-from scornn.program.report.runs import Run, distinct, find, finite, read
+from scornn.program.report.runs import Run, find, finite, read
 from scornn.program.report.settings import Problem, Setting, differing, explain, flatten, problems, setting_name
 
 _MOST_SPECTRA = 12
@@ -23,10 +23,10 @@ _FIRST = ("model.name", "model.hidden")
 
 def report(paths: Iterable[str | os.PathLike[str]], *, title: str = "", utterances: int = speech.UTTERANCES) -> str:
     """The page for run directories, or directories of them, as text."""
-    runs = distinct(read(path) for path in find(paths))
+    runs = [read(path) for path in find(paths)]
     for run in runs:
         with suppress(UsageError):  # a task or a model whose file is not there is called by its name
-            plugins.load_remembered(run.config)
+            plugins.of_config(run.config)
     groups = problems(runs)
     sections: list[Section] = []
     for k, problem in enumerate(groups):
@@ -71,7 +71,7 @@ def _problem(problem: Problem, utterances: int) -> list[Section]:
 
 def _card(setting: Setting) -> page.Card:
     run = setting.runs[0]
-    values = [v for v in (r.final(r.evaluation, run.headline) for r in setting.runs) if v is not None]
+    values = [v for v in (r.final("test", run.headline) for r in setting.runs) if v is not None]
     lines = []
     if len(values) > 1:
         seeds = len({json.dumps(r.config.get("seed")) for r in setting.runs})
@@ -86,7 +86,7 @@ def _card(setting: Setting) -> page.Card:
     chosen = [v for v in (r.chosen() for r in setting.runs) if v is not None]
     if chosen:
         lines.append(f"{number(statistics.fmean(chosen))} at the epoch chosen on validation")
-    losses = [v for v in (r.final(r.evaluation, "loss") for r in setting.runs) if v is not None]
+    losses = [v for v in (r.final("test", "loss") for r in setting.runs) if v is not None]
     if losses and run.baseline is not None:
         loss = "" if losses == values else f"loss {number(statistics.fmean(losses))}, "
         lines.append(f"{loss}baseline {number(run.baseline)}")
@@ -97,28 +97,24 @@ def _card(setting: Setting) -> page.Card:
         seconds = [s for s in (r.last("seconds") for r in setting.runs) if s is not None]
         lines.append(f"{span} steps, {duration(statistics.fmean(seconds) if seconds else None)}{unfinished}")
     value = number(statistics.fmean(values)) if values else page.MISSING
-    name = f"{run.evaluation} {words(run.headline, run.task)}"
+    name = f"test {words(run.headline, run.task)}"
     return page.Card(setting.label, value, name, lines, setting.line)
 
 
 def _curves(problem: Problem) -> page.Figures:
-    run = problem.runs[0]
-    evaluation, headline = run.evaluation, run.headline
+    headline, name = problem.reference.headline, words(problem.reference.headline, problem.reference.task)
     baselines = {number(r.baseline): r.baseline for r in problem.runs if r.baseline is not None}
     marks = [(f"baseline\n{said}", baseline) for said, baseline in baselines.items()]
-    loss = _series(problem, evaluation, "loss")
-    figure_of = _series(problem, evaluation, headline)
+    loss, figure_of = (_series(problem, "test", key) for key in ("loss", headline))
     same = _equal(loss, figure_of)
-    panels = [Panel(_title("train", "loss"), _series(problem, "train", "loss"), ylabel="loss", marks=marks)]
-    if evaluation != "train" and not same:
-        panels.append(Panel(_title(evaluation, "loss"), loss, ylabel="loss", marks=marks))
-    if headline != "loss" or evaluation != "train":
-        shared = marks if same else []
-        name = words(headline, run.task)
+    panels = [Panel("Training loss", _series(problem, "train", "loss"), ylabel="loss", marks=marks)]
+    if same:
+        panels.append(Panel(f"Test {name}", figure_of, ylabel="loss", marks=marks))
+    else:
         # What should grow, such as an accuracy, has no decades below it worth a look.
-        axis: Axis | None = "linear" if run.goal == "max" else None
-        ylabel = "loss" if same else name
-        panels.append(Panel(_title(evaluation, name), figure_of, ylabel=ylabel, axis=axis, marks=shared))
+        axis: Axis | None = "linear" if problem.reference.goal == "max" else None
+        panels.append(Panel("Test loss", loss, ylabel="loss", marks=marks))
+        panels.append(Panel(f"Test {name}", figure_of, ylabel=name, axis=axis))
     sizes = [r.hidden for r in problem.runs if r.hidden and r.last("orthogonality") is not None]
     panels.append(curves.orthogonality(_series(problem, None, "orthogonality"), sizes))
     return page.panels(panels)
@@ -147,10 +143,6 @@ def _equal(a: Sequence[Curve], b: Sequence[Curve]) -> bool:
     return bool(a) and values(a) == values(b)
 
 
-def _title(split: str, name: str) -> str:
-    return {"train": "Training", "valid": "Validation", "test": "Test"}.get(split, split) + f" {name}"
-
-
 def _spectra(problem: Problem) -> tuple[list[Section], list[str]]:
     drawn, reasons = [], []
     for setting in problem.settings:
@@ -174,25 +166,22 @@ def _spectra(problem: Problem) -> tuple[list[Section], list[str]]:
 
 def _results(problem: Problem) -> page.Table:
     """A row for each run: its figures first, then what they cost and where they come from."""
-    first = problem.runs[0]
-    evaluation, headline = first.evaluation, first.headline
-    name = words(headline, first.task)
+    headline, name = problem.reference.headline, words(problem.reference.headline, problem.reference.task)
     rows: list[dict[str, Value]] = []
     for setting in problem.settings:
         for run in setting.runs:
-            final = run.final(evaluation, headline)
+            final = run.final("test", headline)
             row: dict[str, Value] = {"run": setting.label}
-            row[f"{evaluation} {name}"] = page.Cell(final) if final is not None and run.finished else final
+            row[f"test {name}"] = page.Cell(final) if final is not None and run.finished else final
             row[f"best {name}"] = run.best()
             if run.has_average:
-                row["averaged weights"] = run.final(evaluation, headline, "average")
+                row["averaged weights"] = run.final("test", headline, "average")
                 row["best averaged"] = run.best("average")
             row["chosen on validation"] = run.chosen()
-            for key in _metrics(problem, evaluation):
-                row[f"{evaluation} {words(key)}"] = run.final(evaluation, key)
-            if evaluation == "test":
-                row[f"valid {name}"] = run.final("valid", headline)
+            for key in _metrics(problem):
+                row[f"test {words(key)}"] = run.final("test", key)
             row |= {
+                f"valid {name}": run.final("valid", headline),
                 "parameters": finite(run.summary.get("parameters")),
                 "steps": run.steps,
                 "time": duration(run.last("seconds")),
@@ -205,11 +194,11 @@ def _results(problem: Problem) -> page.Table:
     return page.table("Results", rows, text=["state"])
 
 
-def _metrics(problem: Problem, split: str) -> list[str]:
-    """Metrics of the final evaluation beside the headline; the loss only where it is another number."""
-    keys = dict.fromkeys(key for run in problem.runs for key in run.metrics(split))
-    headline = problem.runs[0].headline
-    same = all(run.final(split, "loss") == run.final(split, headline) for run in problem.runs)
+def _metrics(problem: Problem) -> list[str]:
+    """Metrics of the last evaluation beside the headline; the loss only where it is another number."""
+    keys = dict.fromkeys(key for run in problem.runs for key in run.metrics("test"))
+    headline = problem.reference.headline
+    same = all(run.final("test", "loss") == run.final("test", headline) for run in problem.runs)
     return [key for key in keys if key != headline and not (key == "loss" and same)]
 
 
@@ -218,7 +207,7 @@ def _settings_table(problem: Problem) -> list[Section]:
     runs = problem.runs
     if not any(run.config for run in runs):
         return []
-    flat = [_heard(flatten(run.config)) for run in runs]
+    flat = [_without_unused_flavours(flatten(run.config)) for run in runs]
     differ = sorted(differing(runs), key=lambda key: (key not in _FIRST, key.startswith("task.")))
     sections: list[Section] = []
     if differ:
@@ -232,8 +221,8 @@ def _settings_table(problem: Problem) -> list[Section]:
     return sections
 
 
-def _heard(config: dict[str, str]) -> dict[str, str]:
-    """A config without the flavours of rules that have none, which every config.json has."""
+def _without_unused_flavours(config: dict[str, str]) -> dict[str, str]:
+    """A config without ``flavour`` where the rule is not RMSprop, the only one that has flavours."""
     return {
         key: value
         for key, value in config.items()

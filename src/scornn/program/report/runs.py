@@ -6,17 +6,17 @@ Whatever is missing or damaged becomes a note for the page; only a path that hol
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scornn.errors import DataError, DivergedError
 from scornn.program import durable
-from scornn.program.durable import clean
+from scornn.program.train.figures import Weights, figures
 from scornn.program.train.tables import of_today
 
 Series = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -34,62 +34,52 @@ class Run:
     summary: dict[str, Any]
     rows: list[dict[str, Any]] = field(repr=False)
     notes: tuple[str, ...] = ()
-    told: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What runs of the same problem say of it, for one that has no summary yet."""
 
     @property
     def name(self) -> str:
-        return str(clean(self.path.resolve().name))
+        return self.path.resolve().name
 
     @property
     def task(self) -> str:
-        return str(self._section("task").get("name") or self.summary.get("task") or "unknown task")
+        return str(mapping(self.config.get("task")).get("name") or self.summary.get("task") or "unknown task")
 
     @property
     def model(self) -> str:
-        return str(self._section("model").get("name") or self.summary.get("model") or "unknown model")
+        return str(mapping(self.config.get("model")).get("name") or self.summary.get("model") or "unknown model")
 
     @property
     def hidden(self) -> int | None:
-        hidden = self._section("model").get("hidden")
+        hidden = mapping(self.config.get("model")).get("hidden")
         return hidden if isinstance(hidden, int) and (finite(hidden) or 0) > 0 else None
 
     @property
     def headline(self) -> str:
-        return str(self._of_the_problem("headline") or "loss")
+        return str(self.summary.get("headline") or "loss")
 
     @property
     def goal(self) -> str:
-        return "max" if self._of_the_problem("goal") == "max" else "min"
+        return "max" if self.summary.get("goal") == "max" else "min"
 
     @property
     def baseline(self) -> float | None:
-        return finite(self._of_the_problem("baseline"))
+        return finite(self.summary.get("baseline"))
 
     @property
     def finished(self) -> bool:
         return self.summary.get("finished") is True
 
     @cached_property
-    def gone_on(self) -> bool:
-        """Whether the lines have gone past the summary, which is as old as the last checkpoint."""
-        newest = max((finite(row.get("step")) or 0 for row in self.rows), default=0)
-        return not self.finished and newest > (finite(self.summary.get("steps")) or 0)
-
-    @property
     def steps(self) -> float | None:
         """How far it went."""
-        return self.last("step") if self.gone_on else self.last("steps") or self.last("step")
+        if self.finished and (steps := finite(self.summary.get("steps"))):
+            return steps
+        known = (finite(value) for value in (self.summary.get("steps"), *(row.get("step") for row in self.rows)))
+        return max((step for step in known if step is not None), default=None)
 
     @property
-    def evaluation(self) -> str:
-        """The split that the run is judged on: test, or valid where there is no test."""
-        present = {row.get("split") for row in self.rows} | set(self._final())
-        found = next((split for split in ("test", "valid") if split in present), None)
-        return found or str(self.told.get("evaluation", "train"))
-
-    def _of_the_problem(self, key: str) -> Any:
-        return self.summary.get(key, self.told.get(key))
+    def summary_is_stale(self) -> bool:
+        """Whether lines were added since the summary, which is as old as the last checkpoint."""
+        return not self.finished and (self.steps or 0) > (finite(self.summary.get("steps")) or 0)
 
     @property
     def has_average(self) -> bool:
@@ -112,58 +102,48 @@ class Run:
         return np.array(steps, dtype=float), np.array([points[s] for s in steps], dtype=float)
 
     def final(self, split: str, key: str, weights: str = "raw") -> float | None:
-        """The last value: the summary's, or where there is none or the run has gone on the last line's."""
-        value = finite(mapping(mapping(self._figures(weights).get("final")).get(split)).get(key))
-        if value is None or self.gone_on:
-            values = self.series(split, key, weights)[1]
-            value = float(values[-1]) if values.size else value
-        return value
+        """The value of the last evaluation."""
+        return finite(mapping(mapping(self._figures(weights).get("final")).get(split)).get(key))
 
     def metrics(self, split: str) -> list[str]:
-        """What the summary's last evaluation measured."""
-        return [key for key, value in mapping(self._final().get(split)).items() if finite(value) is not None]
+        """What the last evaluation measured."""
+        final = mapping(mapping(self._figures("raw").get("final")).get(split))
+        return [key for key, value in final.items() if finite(value) is not None]
 
     def best(self, weights: str = "raw") -> float | None:
-        """The best value of the headline metric on the evaluation split."""
-        value = finite(mapping(self._figures(weights).get("best")).get("value"))
-        if value is None or self.gone_on:
-            values = self.series(self.evaluation, self.headline, weights)[1]
-            value = float(values.max() if self.goal == "max" else values.min()) if values.size else value
-        return value
+        """The best value of the headline metric on test."""
+        return finite(mapping(self._figures(weights).get("best")).get("value"))
 
     def chosen(self, weights: str = "raw") -> float | None:
         """The headline metric on test at the epoch chosen on validation, where the run has a validation split."""
-        if self.gone_on:
-            return self.at_chosen("test", self.headline, weights)
         return finite(mapping(self._figures(weights).get("best_by_valid")).get("value"))
 
     def at_chosen(self, split: str, metric: str, weights: str = "raw") -> float | None:
         """A metric at the evaluation that was best on validation."""
         step = finite(mapping(self._figures(weights).get("best_by_valid")).get("step"))
-        measured, valid = self.series("valid", self.headline, weights)
-        if self.gone_on and valid.size:
-            step = float(measured[valid.argmax() if self.goal == "max" else valid.argmin()])
         steps, values = self.series(split, metric, weights)
         at = values[steps == step] if step is not None else values[:0]
         return float(at[-1]) if at.size else None
 
     def last(self, key: str) -> float | None:
-        """The newest finite value of a key in any split, of the raw weights, the summary first as in `final`."""
-        value = finite(self.summary.get(key))
-        if value is None or self.gone_on:
-            values = (finite(row.get(key)) for row in reversed(self.rows) if row.get("weights", "raw") == "raw")
-            value = next((v for v in values if v is not None), value)
-        return value
-
-    def _section(self, key: str) -> dict[str, Any]:
-        return mapping(self.config.get(key))
+        """The newest finite value of a key in any split, of the raw weights."""
+        values = (finite(row.get(key)) for row in reversed(self.rows) if row.get("weights", "raw") == "raw")
+        candidates = [finite(self.summary.get(key)), next((v for v in values if v is not None), None)]
+        newest_first = candidates[::-1] if self.summary_is_stale else candidates
+        return next((v for v in newest_first if v is not None), None)
 
     def _figures(self, weights: str) -> dict[str, Any]:
-        """The part of the summary that holds the figures of raw or of averaged weights."""
-        return self.summary if weights == "raw" else mapping(self.summary.get(weights))
+        """The figures of raw or averaged weights: the summary's, or those of the lines where it is stale."""
+        told = self.summary if weights == "raw" else mapping(self.summary.get(weights))
+        return {**told, **self._of_lines[weights]} if self.summary_is_stale else told
 
-    def _final(self) -> dict[str, Any]:
-        return mapping(self.summary.get("final"))
+    @cached_property
+    def _of_lines(self) -> dict[str, dict[str, Any]]:
+        """By kind of weights, what the lines say whose numbers are finite."""
+        numbers = ("step", "epoch", self.headline)
+        whole = [row for row in self.rows if all(finite(row[key]) is not None for key in numbers if key in row)]
+        found = {weights: figures(whole, self.headline, self.goal, weights) for weights in get_args(Weights)}
+        return {weights: {k: v for k, v in asdict(of).items() if v} for weights, of in found.items()}
 
 
 def find(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -211,17 +191,6 @@ def read(path: str | os.PathLike[str]) -> Run:
     return Run(path, config, summary, rows, tuple(notes))
 
 
-def distinct(runs: Iterable[Run]) -> list[Run]:
-    """Each run once: of copies the first, with a note that names the others."""
-    kept: dict[str, Run] = {}
-    for run in runs:
-        said = json.dumps([run.config, run.summary, run.rows], sort_keys=True) if run.rows else str(run.path)
-        first = kept.setdefault(said, run)
-        if first is not run:
-            kept[said] = replace(first, notes=(*first.notes, f"{clean(str(run.path))} is a copy of it and is left out"))
-    return list(kept.values())
-
-
 def _read_lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -233,8 +202,8 @@ def _read_lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = clean(json.loads(line))
-        except (ValueError, RecursionError):
+            row = json.loads(line)
+        except ValueError:
             row = None
         if isinstance(row, dict) and isinstance(row.get("split", ""), str):
             rows.append(row)

@@ -1,29 +1,23 @@
 """Which runs belong together: problems, settings within a problem, and the seeds of a setting.
 
-A problem is what runs can be compared on (a task at one length, one data set). A setting is everything else
-but the seed. Colour and marker are the model's; settings that share them are told apart by their dash.
+:mod:`scornn.program.train.identity` says what a problem and a setting are. Colour and marker are the model's; settings
+that share them are told apart by their dash.
 """
 
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from scornn.nn.catalogue import look
 from scornn.program.report.curves import Line
 from scornn.program.report.runs import Run, finite, mapping
-from scornn.program.tasks.base import OF_A_BATCH
-from scornn.program.tasks.catalogue import entry_of, label_and_about
-from scornn.program.train.tables import of_setting, set_values
+from scornn.program.tasks.base import Level
+from scornn.program.tasks.catalogue import label_and_about
+from scornn.program.train.identity import Identity, level
+from scornn.program.train.tables import set_values
 
-_PROBLEM = ("length", "permuted", "dataset", "corpus")
-_NOT_A_SETTING = (
-    *("format", "seed", "name", "threads"),
-    *("eval_every", "checkpoint_every", "log_every", "stop_when"),
-)
-_PLACES = ("data", "plugins")
 _NAMES = {
     "optimizer.rest.lr": "rate",
     "optimizer.recurrent.lr": "rate of A",
@@ -74,60 +68,31 @@ class Problem:
     def runs(self) -> list[Run]:
         return [run for setting in self.settings for run in setting.runs]
 
+    @property
+    def reference(self) -> Run:
+        """The run that says which metric counts: the first that has a summary."""
+        return next((run for run in self.runs if run.summary), self.runs[0])
+
 
 def problems(runs: Sequence[Run]) -> list[Problem]:
     """Group runs: problems in the order in which their tasks first appear, and of one task by length."""
-    by_title: dict[str, dict[str, list[Run]]] = {}
-    tasks: dict[str, int] = {}
+    groups: dict[str, dict[str, list[Run]]] = {}
+    # an earlier version wrote no fingerprint of the data: that of another run on the data in the same place is its own
     known = {(_title(run), str(run.config.get("data"))): run.summary["data"] for run in runs if "data" in run.summary}
-    code = {str(run.config.get("plugins")): digest for run in runs if (digest := _digest(run))}
-    told = _told(runs)
     for run in runs:
-        tasks.setdefault(run.task, len(tasks))
         title = _title(run)
         data = run.summary.get("data", known.get((title, str(run.config.get("data")))))
-        identity = _identity(run, data, _digest(run) or code.get(str(run.config.get("plugins"))))
-        by_title.setdefault(title, {}).setdefault(identity, []).append(replace(run, told=told[title]))
+        code = mapping(run.summary.get("numerics")).get("plugins")
+        identity = Identity.of(run.config, mapping(data) or None, code and str(code)).digest("setting")
+        own = groups.setdefault(title, {})
+        own.setdefault(identity if run.config else f"run {run.path}", []).append(run)
+    tasks = list(dict.fromkeys(run.task for run in runs))
 
     def order(title: str) -> tuple[int, float]:
-        run = next(iter(by_title[title].values()))[0]
-        return tasks[run.task], finite(mapping(run.config.get("task")).get("length")) or 0.0
+        run = next(iter(groups[title].values()))[0]
+        return tasks.index(run.task), finite(mapping(run.config.get("task")).get("length")) or 0.0
 
-    return [
-        Problem(title, _settings([part for group in by_title[title].values() for part in _by_data(group)]))
-        for title in sorted(by_title, key=order)
-    ]
-
-
-def _told(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    """Of each problem what any of its runs says: the metric that people compare, the split; a baseline if all agree."""
-    found: dict[str, dict[str, Any]] = {}
-    baselines: dict[str, list[Any]] = {}
-    for run in runs:
-        facts = found.setdefault(_title(run), {})
-        for key in ("headline", "goal"):
-            if key in run.summary:
-                facts.setdefault(key, run.summary[key])
-        if "baseline" in run.summary:
-            baselines.setdefault(_title(run), []).append(run.summary["baseline"])
-        if run.evaluation != "train":
-            facts.setdefault("evaluation", run.evaluation)
-    for title, said in baselines.items():
-        if all(baseline == said[0] for baseline in said):
-            found[title]["baseline"] = said[0]
-    return found
-
-
-def _by_data(group: list[Run]) -> list[list[Run]]:
-    """The group, or where one seed ran on different data a group for each: then nobody knows which data others had."""
-    known = [(json.dumps(run.config.get("seed")), json.dumps(run.summary.get("data"))) for run in group]
-    told = {pair for pair in known if pair[1] != "null"}
-    if len(told) == len({seed for seed, _ in told}):
-        return [group]
-    parts: dict[str, list[Run]] = {}
-    for run in group:
-        parts.setdefault(json.dumps(run.summary.get("data")), []).append(run)
-    return list(parts.values())
+    return [Problem(title, _settings(list(groups[title].values()))) for title in sorted(groups, key=order)]
 
 
 def _settings(groups: list[list[Run]]) -> tuple[Setting, ...]:
@@ -154,12 +119,11 @@ def _labels(runs: Sequence[Run]) -> list[str]:
 
 
 def _what_differs(runs: Sequence[Run]) -> list[str]:
-    known = [key for key in differing(runs) if key.split(".")[0] not in _NOT_A_SETTING]
-    keys = ([key for key in known if key not in _PLACES] or known)[:3]
-    return [
-        ", ".join(f"{setting_name(key)} {flatten(r.config)[key]}" for key in keys if key in flatten(r.config))
-        for r in runs
-    ]
+    """In at most three values; where files lay is said where nothing else differs."""
+    keys = [key for key in differing(runs) if level(key) not in (Level.SAMPLE, Level.MACHINE) and key != "name"]
+    keys = [key for key in keys if level(key) is not Level.NAME] or keys
+    tables = [flatten(run.config) for run in runs]
+    return [", ".join(f"{setting_name(key)} {table[key]}" for key in keys[:3] if key in table) for table in tables]
 
 
 def differing(runs: Sequence[Run]) -> list[str]:
@@ -175,42 +139,18 @@ def flatten(config: dict[str, Any]) -> dict[str, str]:
     return {k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in values}
 
 
-def _digest(run: Run) -> object:
-    """What identifies the code of a run's plugins."""
-    return mapping(run.summary.get("numerics")).get("plugins")
-
-
-def _identity(run: Run, data: object, code: object) -> str:
-    """All but the seed; for the places of data and plugins their fingerprint and digest, where these are known.
-
-    A fingerprint of the first batches tells nothing here: with another seed they are others, of the same data.
-    """
-    if not run.config:
-        return f"run {run.path}"
-    setting = {key: value for key, value in run.config.items() if key not in _NOT_A_SETTING}
-    if data is not None:
-        setting["data"] = None if OF_A_BATCH in json.dumps(data) else data
-    if code is not None:
-        setting["plugins"] = code
-    return json.dumps(flatten(of_setting(setting)), sort_keys=True)
-
-
 def _title(run: Run) -> str:
+    """The task, and what else makes the problem another one; what a task's label says already is left out."""
     task = {"name": run.task, **mapping(run.config.get("task"))}
-    label, _ = label_and_about(task)
-    if (entry := entry_of(task)) and entry.by_folder and isinstance(folder := run.config.get("data"), str):
-        label += f" of {Path(folder).name}"
-    if "MNIST" in label:  # whichever the data set, in place of its key
-        return _capital(label.replace("MNIST", "Fashion-MNIST") if task.get("dataset") == "fashion" else label)
-    return _capital(label) + "".join(
-        f", {'T = ' if key == 'length' else ''}{task[key]}"
-        for key in _PROBLEM
-        if isinstance(task.get(key), int | str) and not isinstance(task.get(key), bool)
-    )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    values = Identity.of({**run.config, "task": task}).at("problem")
+    label = label_and_about(task)[0]
+    if "MNIST" in label and values.pop("task.dataset", "mnist") == "fashion":
+        label = label.replace("MNIST", "Fashion-MNIST")
+    if folder := values.pop("data", None):
+        label += f" of {folder}"
+    said = {key: v for key, v in values.items() if isinstance(v, int | str) and not isinstance(v, bool)}
+    said.pop("task.name", None)
+    return label[:1].upper() + label[1:] + "".join(f", {'T = ' * (key == 'task.length')}{v}" for key, v in said.items())
 
 
 def explain(run: Run, *, length: bool = True) -> str:

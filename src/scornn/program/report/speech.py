@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scornn.errors import first_line
 from scornn.program import durable
 from scornn.program.report import figures, style
 from scornn.program.report.page import Figure, Figures, Heading, Prose, Section, Table, words
@@ -54,8 +55,8 @@ def examples(run: Path, label: str, *, utterances: int = UTTERANCES) -> list[Sec
     for name in names[: max(utterances, 0)]:
         try:
             pair = _spectrograms(audio / f"{name}.npz")
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            notes.append(f"{name}.npz cannot be shown: {error}")
+        except Exception as error:  # whatever a damaged archive leads to: the page is made without it
+            notes.append(f"{name}.npz cannot be shown: {first_line(error)}")
             continue
         sounds = {kind: _sound(audio / f"{name}.{kind}.wav") for kind in _HEARD}
         for kind, sound in sounds.items():

@@ -1,7 +1,7 @@
-"""How figures look and become markup: one palette, one style, SVG that a light or dark page themes, PNG.
+"""How figures look and become markup: one palette, one style, SVG that a light or dark page themes.
 
 `svg` gives markup to inline in a page that is light or dark (colours become CSS variables), or a file of its
-own; `png` gives bytes. The palette has eight colours, at contrast 3 or more with the page and told apart under each
+own. The palette has eight colours, at contrast 3 or more with the page and told apart under each
 kind of colour blindness; models that share a colour have another marker, and no figure of the paper has two of them.
 """
 
@@ -87,14 +87,6 @@ def _lay_out(figure: Figure) -> None:
         figure.dpi = 72  # that of the drawing
         engine.execute(figure)
         figure.set_layout_engine(None)
-
-
-def png(figure: Figure, *, dpi: int = 200) -> bytes:
-    """A picture on white."""
-    buffer = io.BytesIO()
-    with style():
-        figure.savefig(buffer, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
-    return buffer.getvalue()
 
 
 def css_variables() -> str:

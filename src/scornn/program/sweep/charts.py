@@ -1,6 +1,5 @@
 """The figures of a sweep's page: values over trials, over each key and over each pair of keys."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -117,5 +116,4 @@ def _figure() -> tuple[Figure, Any]:
 
 def _ended_early(axes: Any, places: Sequence[float]) -> None:
     """Crosses on the lower edge: these trials have no value of their own."""
-    shown = [place for place in places if math.isfinite(place)]
-    axes.plot(shown, [0.02] * len(shown), "x", color=MUTED, markersize=5, transform=axes.get_xaxis_transform())
+    axes.plot(places, [0.02] * len(places), "x", color=MUTED, markersize=5, transform=axes.get_xaxis_transform())

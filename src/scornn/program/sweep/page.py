@@ -33,7 +33,6 @@ from scornn.program.train.run import label
 
 _BEST = 5
 _MOST_EARLY = 30
-_MOST_PAIRS = 10
 
 
 def page(record: Record) -> str:
@@ -43,14 +42,14 @@ def page(record: Record) -> str:
     plan, objective = record.plan, record.plan.objective
     how = f"Drawn by {plan.sampler}; chosen by the {objective.words(plan.weights)}."
     if plan.prune != "none":
-        how += f" Poor trials were ended by {plan.prune} on the {objective.prunes_on}."
+        how += f" Poor trials were ended by {plan.prune} on the {plan.prunes_on}."
     sections: list[Section] = [Cards(_cards(record)), Prose([how])]
     if record.notes:
         sections.append(Prose(record.notes, "note"))
     if not record.trials:
         return render(title, [*sections, Prose(["No trial has begun yet."], "note")])
     if record.best(1):
-        sections += [_best_table(record), *over(record)]
+        sections += [_best_table(record), *_over(record)]
     sections += [*_curves(record), _all_table(record)]
     if record.directory:
         here, best = (shlex.quote(str(path)) for path in (record.directory, f"{record.directory}/best.json"))
@@ -109,7 +108,7 @@ def _best_table(record: Record) -> Table:
     return Table(columns, rows, "Best runs", ["run"])
 
 
-def over(record: Record, level: int = 2) -> list[Section]:
+def _over(record: Record) -> list[Section]:
     """The figures over trials, over each key and over each pair of keys."""
     metric, goal = words(record.plan.objective.metric), record.plan.objective.goal
     names, axes = _names(record), plans.axes(record.plan)
@@ -127,40 +126,29 @@ def over(record: Record, level: int = 2) -> list[Section]:
     elif len(axes) > 1:
         early += " Importance needs four finished trials that differ."
     sections: list[Section] = [
-        Heading("Over trials" + ", and what mattered" * (len(axes) > 1), level, "trials" * (level == 2)),
+        Heading("Over trials" + ", and what mattered" * (len(axes) > 1), 2, "trials"),
         Figures(drawn, caption=early.strip()),
-        Heading("Over each key", level, "keys" * (level == 2)),
+        Heading("Over each key", 2, "keys"),
         Figures(
-            [Figure(svg(charts.slice_of(points, s, metric), alt=_slice_words(points, s, metric, goal))) for s in scales]
+            [
+                Figure(svg(charts.slice_of(points, s, metric), alt=f"{metric} of each trial over {s.name}"))
+                for s in scales
+            ]
         ),
     ]
-    pairs = list(combinations(scales, 2))
-    if pairs:
-        maps = [
-            Figure(svg(charts.heat_map(points, x, y, metric, goal), alt=f"Best {metric} over {x.name} and {y.name}"))
-            for x, y in pairs[:_MOST_PAIRS]
-        ]
-        more = f" The first {_MOST_PAIRS} pairs of {len(pairs)}." if len(pairs) > _MOST_PAIRS else ""
-        caption = f"The best {metric} in each cell; open cells have no finished trial.{more}"
-        sections += [
-            Heading("Over each pair of keys", level, "pairs" * (level == 2)),
-            Figures(maps, caption=caption),
-        ]
+    maps = [
+        Figure(svg(charts.heat_map(points, x, y, metric, goal), alt=f"Best {metric} over {x.name} and {y.name}"))
+        for x, y in combinations(scales, 2)
+    ]
+    if maps:
+        caption = f"The best {metric} in each cell; open cells have no finished trial."
+        sections += [Heading("Over each pair of keys", 2, "pairs"), Figures(maps, caption=caption)]
     return sections
 
 
 def _best_of(points: Sequence[Entry], goal: str) -> str:
     values = [p.value for p in points if p.value is not None]
     return number((max if goal == "max" else min)(values))
-
-
-def _slice_words(points: Sequence[Entry], scale: Scale, metric: str, goal: str) -> str:
-    if not scale.axis.choices:
-        return f"{metric} of each trial over {scale.name}"
-    by_choice = [
-        (c, [p for p in points if p.values[scale.axis.key] == c and p.value is not None]) for c in scale.axis.choices
-    ]
-    return f"Best {metric} by {scale.name}: " + ", ".join(f"{c} {_best_of(own, goal)}" for c, own in by_choice if own)
 
 
 def _curves(record: Record) -> list[Section]:

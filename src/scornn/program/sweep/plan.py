@@ -9,31 +9,30 @@ from msgspec import Meta, Struct
 
 from scornn.errors import ScornnError, UsageError
 from scornn.program import durable, plugins
-from scornn.program.paper.presets import resolve
-from scornn.program.sweep import rho
+from scornn.program.recipes.presets import resolve
 from scornn.program.sweep.space import Axis, Value, grid, parse
+from scornn.program.sweep.storage import DATABASE
 from scornn.program.tasks import Task
 from scornn.program.tasks.catalogue import find, name_of
-from scornn.program.tasks.contract import fingerprint, shortened
+from scornn.program.tasks.contract import fingerprint
 from scornn.program.train.config import Config, to_table
 from scornn.program.train.distributed import default_threads
-from scornn.program.train.engine import Engine, Weights, build_model, make_task
+from scornn.program.train.engine import Engine, make_task
+from scornn.program.train.figures import Weights
+from scornn.program.train.identity import Identity, differences, in_words
 from scornn.program.train.program import check_device
-from scornn.program.train.tables import Table, assign, flat, merge, read
+from scornn.program.train.tables import Table, assign, merge, read
 from scornn.program.train.validate import convert
 
 FILE = "sweep.json"
-JOURNAL = "journal.log"
 SAMPLED_TRIALS = 20
 """Where ``--trials`` does not say."""
-_EVALUATIONS = 8
-"""Of a run that may be pruned on its validation split, where the settings do not say."""
-_OF_THE_MACHINE = ("threads", "data", "device", "backend", "name", "plugins", "checkpoint_every", "log_every")
-"""What processes of one study may differ in."""
+_EVALUATIONS = 10
+"""Of a run that may end early, where the settings do not say."""
 
 
 class Objective(NamedTuple):
-    """What decides: a metric, in which direction, and on which split; ``prunes_on`` says what ends a trial early."""
+    """What decides: a metric, in which direction, and on which split."""
 
     metric: str
     goal: Literal["max", "min"]
@@ -48,15 +47,11 @@ class Objective(NamedTuple):
     def direction(self) -> str:
         return f"the {self.split} {self.metric}, the {'more' if self.goal == 'max' else 'less'} the better"
 
-    @property
-    def prunes_on(self) -> str:
-        return f"valid {self.metric}" if self.split == "valid" else "training loss, never on the test split"
+    def rank(self, value: float, number: int) -> tuple[float, int]:
+        """What sorts trials, the best first and then by number."""
+        return (-value if self.goal == "max" else value), number
 
-    def rank(self, trial: Any) -> tuple[float, int]:
-        """What sorts trials with a value, the best first and then by number."""
-        return (-trial.value if self.goal == "max" else trial.value), trial.number
-
-    def words(self, weights: Weights = "raw") -> str:
+    def words(self, weights: Weights) -> str:
         """In a sentence."""
         averaged = " of the averaged weights" if weights == "average" else ""
         if self.split == "valid":
@@ -80,9 +75,15 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seed: int = 0
     objective: Objective
     study: str = "sweep"
-    storage: str = JOURNAL
+    storage: str = DATABASE
     jobs: Annotated[int, Meta(ge=1, le=1024)] = 1
     threads: Annotated[int, Meta(ge=1, le=1024)] | None = None
+
+    @property
+    def prunes_on(self) -> str:
+        """What ends a trial early, in words."""
+        valid = self.objective.split == "valid"
+        return f"valid {self.objective.metric}" if valid else "training loss, never on the test split"
 
 
 def make(settings: Table, over: Sequence[str], **given: Any) -> Plan:
@@ -98,19 +99,21 @@ def make(settings: Table, over: Sequence[str], **given: Any) -> Plan:
     task = make_task(base)
     own = {"settings": settings, "over": over, "seed": base.seed, "objective": Objective.of(task)}
     plan = convert({**given, **own, "sampler": sampler, "trials": trials}, Plan)
-    _check(plan, base, task)
-    return _evaluated(plan, base, task)
+    _check(plan, base, task, varied)
+    return _evaluated_often(plan, base, task, varied)
 
 
 def load(directory: Path, files: Sequence[str] = ()) -> Plan:
-    """The plan of a sweep that is there. Its plugins are loaded: ``files``, or those that it remembers."""
+    """The plan of a sweep that is there. Its plugins are loaded: ``files``, or those that it names."""
     if not (directory / FILE).is_file():
         what = "no such directory" if not directory.exists() else f"it has no {FILE}"
         raise UsageError(
             f"{directory} is not a sweep: {what}; `scornn sweep TASK --over … --out {directory}` makes one"
         )
     plan = convert(read(directory / FILE), Plan)
-    loaded = plugins.load(files) or plugins.load_remembered(plan.settings)
+    if plan.storage == "journal.log":
+        raise UsageError(f"{directory} is a sweep of scornn 0.2.0: go on with that version, or choose another --out")
+    loaded = plugins.of_config(plan.settings, files)
     return with_plugins(plan, loaded) if loaded else plan
 
 
@@ -138,27 +141,17 @@ def config(plan: Plan, values: Mapping[str, Value]) -> Config:
     return resolve(merge(plan.settings, {"threads": threads}, changed))[0]
 
 
-def identity(plan: Plan) -> dict[str, Any]:
-    """What makes two plans one study: flat, so that a difference has a name."""
-    base = to_table(resolve(plan.settings)[0])
-    settings = flat({key: value for key, value in base.items() if key not in _OF_THE_MACHINE})
-    own = {"--over": sorted(plan.over), "--sampler": plan.sampler, "--prune": plan.prune, "--weights": plan.weights}
-    return {**settings, **own}
-
-
-def data_identity(plan: Plan) -> dict[str, Any]:
-    """What else makes two plans one study where the data alone make the problem: the content of its files."""
+def identity(plan: Plan) -> Table:
+    """What makes two plans one study: their settings, and the content of data files that alone make the problem."""
     base = resolve(plan.settings)[0]
-    if not find(name_of(base.task)).by_folder:
-        return {}
-    return {f"data.{name}": digest for name, digest in fingerprint(make_task(base)).items()}
+    data = fingerprint(make_task(base)) if find(name_of(base.task)).by_folder else None
+    own = {"--over": sorted(plan.over), "--sampler": plan.sampler, "--prune": plan.prune, "--weights": plan.weights}
+    return {**Identity.of(base, data).at("study"), **own}
 
 
-def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """In words the first of the keys in which two identities differ; empty where they are one study."""
-    keys = [key for key in {**there, **here} if key not in _OF_THE_MACHINE]
-    differ = [key for key in keys if there.get(key) != here.get(key)]
-    return shortened("; ".join(f"{key} is {there.get(key)} there, {here.get(key)} here" for key in differ[:3]))
+def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """In words the first of the keys in which two identities differ; empty where they are the same."""
+    return "; ".join(in_words(differences(there, here))[:3])
 
 
 def check_here(config: Config) -> None:
@@ -168,62 +161,37 @@ def check_here(config: Config) -> None:
     check_device(config)
 
 
-def _check(plan: Plan, base: Config, task: Task) -> None:
+def _check(plan: Plan, base: Config, task: Task, varied: Sequence[Axis]) -> None:
     """Refuse what no trial could run: each value of each key, beside the settings of the others."""
-    varied = axes(plan)
+    averages = plan.weights == "raw" or Engine(base, task).average is not None
     for axis in varied:
-        for value in _ends(axis):
-            auto = (axis.key, value) == (rho.KEY, rho.AUTO)
+        for value in axis.choices or (axis.low, axis.high):
             try:
-                changed = config(plan, {axis.key: "n/2" if auto else value})
+                changed = config(plan, {axis.key: value})
                 check_here(changed)
                 own = task if changed.task == base.task else make_task(changed)
-                _check_objective(own, plan.objective)
-                if auto:
-                    rho.lengths(changed, own)
-                if axis.key.startswith("model."):
-                    build_model(changed, own)
+                if (judged := Objective.of(own)) != plan.objective:
+                    raise UsageError(f"{own.name} is judged by {judged.direction}, and the sweep by {task.name}'s")
+                if axis.key.startswith("model.") or not averages:
+                    averages |= Engine(changed, own).average is not None
             except ScornnError as error:
                 raise type(error)(f"--over {axis.text}: {error}") from None
-    first = {axis.key: _ends(axis)[0] for axis in varied}
-    trials = ({**first, axis.key: value} for axis in varied for value in _ends(axis))
-    if plan.weights == "average" and not any(_averages(plan, values, base, task) for values in trials):
+    if not averages:
         raise UsageError(
             f"--weights average: {base.model.name} with these settings averages nothing; "
             "give --set optimizer.average.decay=0.999, or another model"
         )
 
 
-def _ends(axis: Axis) -> tuple[Value, ...]:
-    """The values of a list, or the ends of a range."""
-    return axis.choices or (axis.low, axis.high)
-
-
-def _averages(plan: Plan, values: Mapping[str, Value], base: Config, task: Task) -> bool:
-    """Whether a trial with these values has averaged weights. One that cannot be is left to say so itself."""
-    auto = values.get(rho.KEY) == rho.AUTO
-    try:
-        own = config(plan, {**values, rho.KEY: "n/2"} if auto else values)
-        return Engine(own, task if own.task == base.task else make_task(own)).average is not None
-    except ScornnError:
-        return True
-
-
-def _check_objective(task: Task, objective: Objective) -> None:
-    """Refuse trials that cannot be compared."""
-    own = Objective.of(task)
-    if own != objective:
-        raise UsageError(
-            f"{task.name} is judged by {own.direction}, and the sweep by {objective.direction}; expected one measure"
-        )
-
-
-def _evaluated(plan: Plan, base: Config, task: Task) -> Plan:
-    """The plan with evaluations set where its trials are to be pruned by them."""
+def _evaluated_often(plan: Plan, base: Config, task: Task, varied: Sequence[Axis]) -> Plan:
+    """The plan with ten evaluations of a trial that may end early by them; of several lengths, of the shortest."""
+    pruned = plan.prune != "none" and plan.objective.split == "valid"
+    until = base.stop_when or any(axis.key.startswith("stop_when.") for axis in varied)
+    if "eval_every" in plan.settings or not (pruned or until):
+        return plan
     per_epoch = task.num_batches("train")
-    total = base.length(per_epoch)
-    few = total // (base.eval_every or per_epoch) < _EVALUATIONS // 2
-    if plan.prune != "none" and plan.objective.split == "valid" and few and "eval_every" not in plan.settings:
-        settings = merge(plan.settings, {"eval_every": max(1, -(-total // _EVALUATIONS))})
-        plan = msgspec.structs.replace(plan, settings=settings)
-    return plan
+    lengths = [axis.choices or (axis.low,) for axis in varied if axis.key == "steps"] or [(base.length(per_epoch),)]
+    every = max(1, int(min(map(float, lengths[0]))) // _EVALUATIONS)
+    if (base.eval_every or per_epoch) <= every:
+        return plan
+    return msgspec.structs.replace(plan, settings={**plan.settings, "eval_every": every})

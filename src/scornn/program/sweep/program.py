@@ -1,12 +1,10 @@
-"""Start a sweep or go on with one: the worker in this process, or several processes that join the study."""
+"""Start a sweep or go on with one, in this process and in those of ``--jobs``."""
 
 import os
-import re
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,22 +13,18 @@ import msgspec
 from scornn.errors import DivergedError, ScornnError, UsageError
 from scornn.program import durable
 from scornn.program import plugins as plugin_files
+from scornn.program.progress import log, tell
 from scornn.program.sweep import plan as plans
 from scornn.program.sweep.plan import Plan
 from scornn.program.sweep.progress import Overview
-from scornn.program.sweep.storage import fcntl_module, is_database, require_optuna, without_password
+from scornn.program.sweep.storage import DATABASE, require_optuna, storage_errors, without_password
 from scornn.program.sweep.study import Trials, tickets
-from scornn.program.sweep.worker import Worker, write_best
+from scornn.program.sweep.worker import Worker
 from scornn.program.train.distributed import default_threads, die_with_parent
-from scornn.program.train.progress import tell, warn
-from scornn.program.train.signals import StopRequest
 
 _STORAGE = "SCORNN_SWEEP_STORAGE"
 """Hands a URL with its password to the processes of ``--jobs``."""
 _JOINED = "SCORNN_SWEEP_JOINED"
-_POLL_SECONDS = 0.5
-_BEFORE_PLAN = re.compile(r"\.sweep\.json\.[0-9a-f]+\.tmp")
-"""What a sweep killed in its first moment leaves."""
 
 
 @dataclass(frozen=True)
@@ -46,22 +40,20 @@ class Result:
 def start(plan: Plan, directory: Path, *, quiet: bool = False, tensorboard: bool | None = False) -> Result:
     """Make a sweep in a new directory, or join the one that is there if it is the same."""
     require_optuna()
-    fcntl_module()  # refused where there is no flock, before anything is made
     plan = _counted(plan)
     if (directory / plans.FILE).is_file():
         there = plans.load(directory, plan.settings.get("plugins", ()))
-        if differ := plans.differences(plans.identity(there), plans.identity(plan)):
-            raise UsageError(f"{directory} holds a sweep of another config: {differ}; choose another --out")
+        if said := plans.difference(plans.identity(there), plans.identity(plan)):
+            raise UsageError(f"{directory} holds a sweep of another config: {said}; choose another --out")
         plan = msgspec.structs.replace(plan, trials=max(plan.trials, there.trials))  # it may have been given more
-    elif directory.is_dir() and not all(_BEFORE_PLAN.fullmatch(entry.name) for entry in directory.iterdir()):
+    elif directory.is_dir() and any(not entry.name.startswith(f".{plans.FILE}") for entry in directory.iterdir()):
         raise UsageError(f"{directory} holds files that are not of a sweep: choose another --out")
-    if is_database(plan.storage) or os.sep in plan.storage:
-        Trials(plan, directory)  # refused before the directory is made, if at all
-    durable.make_directory(directory)
-    plans.save(msgspec.structs.replace(plan, storage=without_password(plan.storage)), directory)
-    trials = Trials(plan, directory)
-    trials.fill()
-    return _run(trials, quiet, tensorboard)
+    with storage_errors(plan.storage):
+        if plan.storage != DATABASE:
+            Trials(plan, directory)  # refused before the directory is made, if at all
+        durable.make_directory(directory)
+        plans.save(msgspec.structs.replace(plan, storage=without_password(plan.storage)), directory)
+        return _run(Trials(plan, directory), quiet, tensorboard)
 
 
 def resume(
@@ -82,37 +74,19 @@ def resume(
     require_optuna()
     kept = plans.load(directory, plugins)
     plans.check_here(plans.config(kept, {}))
-    plan = msgspec.structs.replace(kept, trials=trials or kept.trials, jobs=jobs or kept.jobs)
     if trials is not None and trials < kept.trials:
         raise UsageError(f"--trials {trials}: {directory} has {kept.trials} already; expected more")
-    plan = _counted(plan)
+    plan = _counted(msgspec.structs.replace(kept, trials=trials or kept.trials, jobs=jobs or kept.jobs))
     found = storage or os.environ.get(_STORAGE) or plan.storage
     if without_password(found) != without_password(kept.storage):
         raise UsageError(f"--storage {without_password(found)}: {directory} is kept in {kept.storage}")
-    study = Trials(msgspec.structs.replace(plan, storage=found), directory)
-    if joined():
-        die_with_parent()
-    else:
-        study.fill()
-        if plan != kept:
+    with storage_errors(found):
+        study = Trials(msgspec.structs.replace(plan, storage=found), directory)
+        if _joined():
+            die_with_parent()
+        elif plan != kept:
             plans.save(plan, directory)
-    return _run(study, quiet, tensorboard)
-
-
-def _counted(plan: Plan) -> Plan:
-    """The plan with as many trials as it can have: a grid ends."""
-    count = len(tickets(plan))
-    if count < plan.trials:
-        warn(
-            f"--trials {plan.trials}: the lists of --over have {count} combinations, and each is a trial once: "
-            "there are no more"
-        )
-    return msgspec.structs.replace(plan, trials=count)
-
-
-def joined() -> bool:
-    """Whether this process is one of ``--jobs``, and another speaks for it."""
-    return _JOINED in os.environ
+        return _run(study, quiet, tensorboard)
 
 
 def open_sweep(directory: Path, storage: str | None = None, plugins: Sequence[str] = ()) -> Trials:
@@ -122,107 +96,85 @@ def open_sweep(directory: Path, storage: str | None = None, plugins: Sequence[st
     return Trials(msgspec.structs.replace(plan, storage=storage or plan.storage), directory, write=False)
 
 
+def _joined() -> bool:
+    """True in a process of ``--jobs``, for which another speaks."""
+    return _JOINED in os.environ
+
+
+def _counted(plan: Plan) -> Plan:
+    """The plan with as many trials as it can have: a grid ends."""
+    count = len(tickets(plan))
+    if count < plan.trials:
+        log.warning(
+            f"--trials {plan.trials}: the lists of --over have {count} combinations, and each is a trial once: "
+            "there are no more"
+        )
+    return msgspec.structs.replace(plan, trials=count)
+
+
 def _run(trials: Trials, quiet: bool, tensorboard: bool | None) -> Result:
     plan = trials.plan
-    if not joined():
+    overview = Overview(trials, quiet)
+    if not _joined():
+        trials.fill()
         _warn_of_other_code(trials)
-    how = "" if plan.prune == "none" else f", pruned by {plan.prune} on the {plan.objective.prunes_on}"
-    with Overview(trials, quiet) as overview:
-        overview.say(f"{plan.trials} trials by {plan.sampler}, {plan.jobs} at once{how}")
-        overview.say(f"chosen by the {plan.objective.words(plan.weights)}")
-        if plan.jobs == 1:
-            number, code = Worker(trials, overview, tensorboard).run(), 0
-        else:
-            number, code = _Jobs(trials, overview, tensorboard).run()
-    if not number and not code and not joined() and (failure := _failure(trials)):
+    overview.say(f"{plan.trials} trials by {plan.sampler}, {plan.jobs} at once")
+    overview.say(f"chosen by the {plan.objective.words(plan.weights)}")
+    if plan.prune != "none":
+        overview.say(f"pruned by {plan.prune} on the {plan.prunes_on}")
+    with _others(trials, tensorboard):
+        number = Worker(trials, overview, tensorboard).run()
+    if _joined():
+        return Result(trials.directory, 0, None, 128 + number if number else 0)
+    failure = None if number else _failure(trials)
+    if failure:
         tell(f"scornn: {failure}", sys.stderr)
-        code = failure.exit_code
-    return Result(trials.directory, number, write_best(trials), 128 + number if number else code)
+    code = 128 + number if number else failure.exit_code if failure else 0
+    return Result(trials.directory, number, trials.write_best(), code)
+
+
+@contextmanager
+def _others(trials: Trials, tensorboard: bool | None) -> Iterator[None]:
+    """The other processes of ``--jobs``, which run the same sweep until this one ends."""
+    plan = trials.plan
+    threads = plan.threads or max(1, default_threads() // plan.jobs)
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), _JOINED: "1", _STORAGE: plan.storage}
+    board = {None: "auto", True: "on", False: "off"}[tensorboard]
+    command = [sys.executable, "-m", "scornn", "sweep", "resume", str(trials.directory), "--jobs", "1", "--quiet"]
+    for file in plan.settings.get("plugins", ()):  # also where no cache could note that they were named
+        command += ["--plugin", file]
+    count = 0 if _joined() else plan.jobs - 1
+    others = [subprocess.Popen([*command, "--tensorboard", board], env=environment) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in others:
+            process.terminate()
+        for process in others:
+            process.wait()
 
 
 def _warn_of_other_code(trials: Trials) -> None:
     """Where trials are left to run, and those before them were made by plugins that have been edited since."""
-    with trials.errors():
-        left = any(not trial.state.is_finished() for trial in trials.all())
-        made = trials.plugin_code() if left else {}
+    if all(trial.state.is_finished() for trial in trials.all()):
+        return
     now = plugin_files.digest(trials.plan.settings.get("plugins") or ())
-    for code, numbers in made.items():
+    for code, numbers in trials.plugin_code().items():
         if code != now:
-            warn(f"{named(numbers)} came from {code}, and those that are left will from {now}: they may not compare")
-
-
-def named(numbers: Sequence[int]) -> str:
-    """Trials by their numbers.
-
-    >>> named([3]), named([0, 1])
-    ('trial 3', 'trials 0, 1')
-    """
-    return f"trial{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+            trials_of = ", ".join(map(str, numbers))
+            log.warning(
+                f"trials {trials_of} came from {code}, and those that are left will from {now}: they may not compare"
+            )
 
 
 def _failure(trials: Trials) -> ScornnError | None:
     """What to say where every trial failed or diverged; None where one has a result."""
-    with trials.errors():
-        every = trials.all()
-    if any(trial.state.name == "COMPLETE" for trial in every):
-        return None
-    outcomes = {trial.number: str(trial.user_attrs.get("outcome")) for trial in every}
-    if diverged := [number for number, outcome in outcomes.items() if outcome.startswith("diverged")]:
+    every = trials.all()
+    states, outcomes = {trial.state.name for trial in every}, [str(t.user_attrs.get("outcome")) for t in every]
+    diverged = [number for number, outcome in enumerate(outcomes) if outcome.startswith("diverged")]
+    if "COMPLETE" not in states and diverged:
         how = f"{len(diverged)} of {len(every)} diverged; trial {diverged[0]}: {outcomes[diverged[0]]}"
         return DivergedError(f"no trial in {trials.directory} ran to its end: {how}")
-    if any(trial.state.name != "FAIL" for trial in every):
-        return None
-    first = every[0].number
-    return UsageError(f"no trial in {trials.directory} could be run; trial {first}: {outcomes[first]}")
-
-
-class _Jobs:
-    """Processes that join the study, and this one that watches them."""
-
-    def __init__(self, trials: Trials, overview: Overview, tensorboard: bool | None) -> None:
-        self._trials, self._overview, self._tensorboard = trials, overview, tensorboard
-        self._processes: list[subprocess.Popen[bytes]] = []
-
-    def run(self) -> tuple[int, int]:
-        """(signal, exit code)."""
-        code, asked = 0, False
-        with StopRequest() as stop:
-            self._processes = [self._join() for _ in range(self._trials.plan.jobs)]
-            try:
-                while self._processes:
-                    if stop or code:
-                        # More than once, for a process may just have been busy with pruning.
-                        self._ask_to_stop()
-                        asked = True
-                    time.sleep(_POLL_SECONDS)
-                    self._overview.refresh()
-                    for process in [p for p in self._processes if p.poll() is not None]:
-                        self._processes.remove(process)
-                        if process.returncode < 0 and not asked:
-                            name = signal.Signals(-process.returncode).name
-                            self._overview.say(f"a process was ended by {name}; another takes its place")
-                            self._processes.append(self._join())
-                        elif process.returncode not in (0, 130, 143) and not code:
-                            code = process.returncode
-            finally:
-                self._ask_to_stop()
-                for process in self._processes:
-                    process.wait()
-        self._trials.take_back()
-        self._overview.refresh()
-        return stop.signal or 0, code
-
-    def _join(self) -> subprocess.Popen[bytes]:
-        plan = self._trials.plan
-        threads = plan.threads or max(1, default_threads() // plan.jobs)
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), _JOINED: "1", _STORAGE: plan.storage}
-        board = {None: "auto", True: "on", False: "off"}[self._tensorboard]
-        command = [sys.executable, "-m", "scornn", "sweep", "resume", str(self._trials.directory)]
-        for file in plan.settings.get("plugins", ()):  # also where no cache could note that they were named
-            command += ["--plugin", file]
-        return subprocess.Popen([*command, "--jobs", "1", "--quiet", "--tensorboard", board], env=environment)
-
-    def _ask_to_stop(self) -> None:
-        for process in self._processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
+    if states == {"FAIL"}:
+        return UsageError(f"no trial in {trials.directory} could be run; trial 0: {outcomes[0]}")
+    return None

@@ -1,18 +1,13 @@
-"""How a sweep goes: trials done, the best so far with its values, trials and time left."""
+"""How a sweep goes, in lines: each trial that has ended, the best so far, and where the running one stands."""
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
-from scornn.program.sweep.study import Trials
-from scornn.program.train.progress import Screen, clock
+from scornn.program.progress import log
+from scornn.program.sweep.study import Trials, ended
 
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
-    from rich.progress import ProgressColumn
-
-_PLAIN_SECONDS = 30.0
-_MOST_RUNNING = 4
+_SECONDS = 30.0
 
 
 def settings(values: Mapping[str, Any]) -> str:
@@ -32,90 +27,43 @@ def outcome(word: str, value: float | None, metric: str) -> str:
     return word if value is None else f"{metric} {value:.4g}{'' if word == 'done' else f' ({word})'}"
 
 
-class Overview(Screen):
-    """Shows a sweep: a bar in a terminal, a line for each trial elsewhere, nothing if ``quiet``."""
+class Overview:
+    """Says what has ended since it looked last; nothing if ``quiet``."""
 
-    def __init__(self, trials: Trials, quiet: bool = False) -> None:
-        self._trials = trials
+    def __init__(self, trials: Trials, quiet: bool) -> None:
+        self._trials, self._quiet = trials, quiet
         self._known: set[int] | None = None
-        self._best, self._left, self._mean = "", 0, 0.0
-        self._running: dict[int, tuple[int, int]] = {}
-        self._own: int | None = None
-        self._began = (0.0, 0)
-        self._shown = time.monotonic()
-        self.at = (0, 0)
-        """The step of the trial that this process runs, and how many it has."""
-        super().__init__(quiet)
-        self._task: Any = self.bar and self.bar.add_task("trials", total=None)
+        self._looked = time.monotonic()
 
-    def __enter__(self) -> Self:
-        self.refresh()
-        return super().__enter__()
-
-    def columns(self) -> "list[ProgressColumn]":
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
-        return [TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(None), TimeElapsedColumn()]
-
-    def lines(self) -> list[str]:
-        """What stands under the bar: the best so far, what is left, and where the running trials stand."""
-        parts = [self._best, f"{self._left} {'trial' if self._left == 1 else 'trials'} left", self._time_left()]
-        running = [f"trial {number}: step {step}/{total}" for number, (step, total) in self._running.items() if total]
-        more = [f"{len(running) - _MOST_RUNNING} more"] if len(running) > _MOST_RUNNING else []
-        return [" · ".join(filter(None, line)) for line in (parts, [*running[:_MOST_RUNNING], *more]) if any(line)]
+    def say(self, text: str) -> None:
+        """A line for people."""
+        if not self._quiet:
+            log.info(text)
 
     def refresh(self) -> None:
-        """Look at the storage, and say what has ended since."""
-        if self.quiet:
+        """Look at the study."""
+        if self._quiet:
             return
-        with self._trials.errors():
-            trials, best = self._trials.all(), self._trials.best()
-        ended = [trial for trial in trials if trial.state.is_finished()]
-        self._take(trials, ended, best)
-        if self.bar:
-            self.bar.update(self._task, completed=len(ended), total=len(trials))
+        every, best, metric = self._trials.all(), self._trials.best(), self._trials.plan.objective.metric
+        done = {trial.user_attrs["ticket"]: trial for trial in every if ended(trial)}
         if self._known is None:
-            self._known = {trial.number for trial in ended}
-            if ended:
-                self.say(f"{len(ended)} of {len(trials)} trials are done")
-        for trial in ended:
-            if trial.number not in self._known:
-                self._known.add(trial.number)
-                word = str(trial.user_attrs.get("outcome", trial.state.name.lower()))
-                value = trial.value if trial.state.name == "COMPLETE" else None
-                how = outcome(word, value, self._trials.plan.objective.metric)
-                self.say(f"[{len(self._known)}/{len(trials)}] trial {trial.number}, {settings(trial.params)}: {how}")
-                if not self.bar:
-                    self.say(f"  {self.lines()[0]}")
+            self._known = set(done)
+            if done:
+                self.say(f"{len(done)} of {len(every)} trials are done")
+        new = [number for number in done if number not in self._known]
+        for number in new:
+            self._known.add(number)
+            trial = done[number]
+            value = trial.value if trial.state.name == "COMPLETE" else None
+            how = outcome(trial.user_attrs["outcome"], value, metric)
+            self.say(f"[{len(self._known)}/{len(every)}] trial {number}, {settings(trial.params)}: {how}")
+        if new and best:
+            said = f"{metric} {best.value:.4g} (trial {best.user_attrs['ticket']}, {settings(best.params)})"
+            self.say(f"  best {said}; {len(every) - len(done)} left")
 
     def stepped(self, number: int, step: int, total: int) -> None:
         """The trial that this process runs stands at a step."""
-        now = time.monotonic()
-        if number != self._own:
-            self._own, self._began = number, (now, step)
-        self.at = self._running[number] = (step, total)
-        if not self.bar and now - self._shown > _PLAIN_SECONDS:
-            self._shown = now
-            self.say(f"  {self.lines()[-1]}")
-
-    def _take(self, trials: list["FrozenTrial"], ended: list["FrozenTrial"], best: list["FrozenTrial"]) -> None:
-        if best:
-            shown = f"{self._trials.plan.objective.metric} {best[0].value:.4g}"
-            self._best = f"best {shown} (trial {best[0].number}, {settings(best[0].params)})"
-        self._left = len(trials) - len(ended)
-        spans = [t.duration.total_seconds() for t in ended if t.duration is not None]
-        self._mean = sum(spans) / len(spans) if spans else 0.0
-        beats = {t.number: t.user_attrs.get("beat") for t in trials if t.state.name == "RUNNING"}
-        self._running = {n: (beat[1], beat[2]) if isinstance(beat, list) else (0, 0) for n, beat in beats.items()}
-        if self._own in self._running:
-            self._running[self._own] = self.at
-
-    def _time_left(self) -> str:
-        (since, first), (step, total) = self._began, self.at
-        pace = self._mean
-        if not pace and step > first:
-            pace = (time.monotonic() - since) / (step - first) * total
-        if not pace or not self._left:
-            return ""
-        done = sum(step / total for step, total in self._running.values() if total)
-        return f"about {clock(pace * (self._left - done) / max(1, len(self._running)))} left"
+        if time.monotonic() - self._looked > _SECONDS:
+            self._looked = time.monotonic()
+            self.refresh()
+            self.say(f"  trial {number}: step {step}/{total}")

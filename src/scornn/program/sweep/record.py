@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,14 +10,14 @@ import msgspec
 from msgspec import Struct
 
 from scornn.errors import DataError, UsageError
-from scornn.program import durable, plugins
+from scornn.program import plugins
 from scornn.program.report.runs import Run, Series, finite, mapping
 from scornn.program.report.runs import read as read_run
-from scornn.program.report.settings import differing, setting_name
-from scornn.program.sweep.plan import FILE, JOURNAL, Plan, axes, with_plugins
-from scornn.program.sweep.program import named, open_sweep
+from scornn.program.sweep.plan import FILE, Plan, axes, with_plugins
+from scornn.program.sweep.program import open_sweep
 from scornn.program.sweep.space import Value
-from scornn.program.sweep.study import Trials
+from scornn.program.sweep.storage import DATABASE, storage_errors
+from scornn.program.sweep.study import Trials, ended, interrupted
 from scornn.program.train.tables import read as read_table
 from scornn.program.train.validate import convert
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _POINTS = 60
 """Of a curve in a file."""
 _FEWEST_FOR_IMPORTANCE = 4
-_NOT_NAMED = ("name", "data", "threads")
 Points = tuple[tuple[float, float], ...]
 
 
@@ -65,22 +65,32 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def best(self, count: int | None = None) -> list[Entry]:
         """Of the trials that ran to their end, best first."""
         done = [trial for trial in self.trials if trial.value is not None]
-        return sorted(done, key=self.plan.objective.rank)[:count]
+        return sorted(done, key=lambda trial: self.plan.objective.rank(trial.value or 0.0, trial.number))[:count]
+
+
+def find(path: Path, storage: str | None = None, plugins: Sequence[str] = ()) -> Record:
+    """Of a sweep's directory, or of a file of :func:`to_json`."""
+    return read(path, plugins) if path.is_file() else of(open_sweep(path, storage, plugins))
 
 
 def of(trials: Trials) -> Record:
     """From the study, and the run directories that can be seen from here."""
-    with trials.errors():
+    with storage_errors(trials.plan.storage):
         begun = [trial for trial in trials.all() if trial.state.name != "WAITING" or "run" in trial.user_attrs]
-    runs = {trial.number: run for trial in begun if (run := _run(trials.run_path(trial))) is not None}
-    made: dict[str, Any] = next((run.summary for run in runs.values() if run.summary), {})
+        importance = _importance(trials)
+        made = trials.plugin_code()
+    runs: dict[int, Run] = {}
+    for trial in begun:
+        with suppress(DataError):
+            runs[trial.user_attrs["ticket"]] = read_run(trials.run_path(trial))
+    summary: dict[str, Any] = next((run.summary for run in runs.values() if run.summary), {})
     return Record(
         plan=trials.plan,
-        trials=tuple(_entry(trials, trial, runs.get(trial.number)) for trial in begun),
-        importance=_importance(trials),
-        notes=tuple(_notes(trials, begun, runs)),
-        code=str(mapping(made.get("versions")).get("scornn", "")),
-        machine=str(mapping(made.get("machine")).get("processor", "")),
+        trials=tuple(_entry(trials, trial, runs.get(trial.user_attrs["ticket"])) for trial in begun),
+        importance=importance,
+        notes=tuple(_notes(begun, runs, made)),
+        code=str(mapping(summary.get("versions")).get("scornn", "")),
+        machine=str(mapping(summary.get("machine")).get("processor", "")),
         directory=str(trials.directory),
     )
 
@@ -88,7 +98,7 @@ def of(trials: Trials) -> Record:
 def to_json(record: Record) -> str:
     """As a file: curves of few points, and nothing of where it was made."""
     table = msgspec.to_builtins(record)
-    table["plan"] |= {"storage": JOURNAL, "jobs": 1, "threads": None}
+    table["plan"] |= {"storage": DATABASE, "jobs": 1, "threads": None}
     table["plan"]["settings"] = plugins.without_places(table["plan"]["settings"])
     del table["directory"]
     for trial in table["trials"]:
@@ -102,19 +112,15 @@ def to_json(record: Record) -> str:
 
 
 def made(path: Path, results: Path) -> dict[Path, str]:
-    """A sweep, or those in the ``OUT`` of `scornn reproduce`: the files ``results/sweeps/NAME.json``, to be written."""
-    found = [path] if (path / FILE).is_file() else sorted(file.parent for file in path.glob(f"sweeps/*/{FILE}"))
-    if found and durable.read_object(path / "plan.json").get("scale") == "smoke":
-        raise UsageError(f"{path} holds sweeps of the scale smoke: they are no result")
-    files = {}
-    for directory in found:
-        record = of(open_sweep(directory))
-        ended = tuple(trial for trial in record.trials if trial.state != "running")
-        if not record.best():
-            raise UsageError(f"{directory}: no trial has come to its end yet")
-        file = results / "sweeps" / f"{directory.resolve().name}.json"
-        files[file] = to_json(msgspec.structs.replace(record, trials=ended))
-    return files
+    """Of a sweep its file ``results/sweeps/NAME.json``, to be written; of anything else nothing."""
+    if not (path / FILE).is_file():
+        return {}
+    record = of(open_sweep(path))
+    if not record.best():
+        raise UsageError(f"{path}: no trial has come to its end yet")
+    done = tuple(trial for trial in record.trials if trial.state != "running")
+    file = results / "sweeps" / f"{path.resolve().name}.json"
+    return {file: to_json(msgspec.structs.replace(record, trials=done))}
 
 
 def read(path: Path, files: Sequence[str] = ()) -> Record:
@@ -140,59 +146,41 @@ def _thinned(points: Points) -> Points:
     return points[::-1][::every][::-1]
 
 
-def _run(path: Path) -> Run | None:
-    try:
-        return read_run(path)
-    except DataError:
-        return None
-
-
 def _entry(trials: Trials, trial: "FrozenTrial", run: Run | None) -> Entry:
-    objective, weights = trials.plan.objective, trials.plan.weights
-    stopped = trial.state.name == "WAITING"  # it waits to go on
-    state = "running" if stopped else trial.state.name.lower()
-    word = "interrupted" if stopped or trials.interrupted(trial) else state
+    objective, weights, state = trials.plan.objective, trials.plan.weights, trial.state.name.lower()
+    stopped = trial.state.name == "WAITING" or interrupted(trial)
+    word = "interrupted" if stopped or (not ended(trial) and trials.is_dead(trial)) else "running"
+    seconds = finite(run.summary.get("seconds_with_evaluation")) if run else None  # through stops
+    if seconds is None and trial.duration is not None:
+        seconds = trial.duration.total_seconds()
     return Entry(
-        number=trial.number,
+        number=trial.user_attrs["ticket"],
         values=dict(trial.params),
-        state=state,  # type: ignore[arg-type]
-        outcome=str(trial.user_attrs.get("outcome", word)),
+        state=state if ended(trial) else "running",  # type: ignore[arg-type]
+        outcome=str(trial.user_attrs["outcome"]) if ended(trial) else word,
         value=trial.value if trial.state.name == "COMPLETE" else None,
         test=trial.user_attrs.get("test"),
         steps=run.steps if run else None,
-        seconds=_seconds(trial, run),
+        seconds=seconds,
         run=str(trials.run_path(trial)) if run else "",
         loss=_points(run.series("train", "loss")) if run else (),
         metric=_points(run.series(objective.split, objective.metric, weights)) if run else (),
     )
 
 
-def _seconds(trial: "FrozenTrial", run: Run | None) -> float | None:
-    """All of its training, through stops; the study counts from the last start on."""
-    trained = finite(run.summary.get("seconds_with_evaluation")) if run else None
-    if trained is None and trial.duration is not None:
-        return trial.duration.total_seconds()
-    return trained
-
-
 def _points(series: Series) -> Points:
     return tuple(zip(*(values.tolist() for values in series), strict=True))
 
 
-def _notes(trials: Trials, begun: list["FrozenTrial"], runs: dict[int, Run]) -> list[str]:
+def _notes(begun: list["FrozenTrial"], runs: dict[int, Run], made: dict[str, list[int]]) -> list[str]:
     notes = []
-    unseen = [t.number for t in begun if t.number not in runs and "as trial" not in str(t.user_attrs.get("outcome"))]
+    alone = [t.user_attrs["ticket"] for t in begun if "as trial" not in str(t.user_attrs.get("outcome"))]
+    unseen = [number for number in alone if number not in runs]
     if unseen:
         notes.append(f"Run directories that cannot be seen from here, of trials {', '.join(map(str, unseen))}.")
-    with trials.errors():
-        made = trials.plugin_code()
     if len(made) > 1:
-        by_code = "; ".join(f"{named(numbers)} with {code}" for code, numbers in made.items())
+        by_code = "; ".join(f"trials {', '.join(map(str, numbers))} with {code}" for code, numbers in made.items())
         notes.append(f"Made with other code of the plugins, so that their figures may not compare: {by_code}.")
-    swept = {axis.key for axis in trials.axes}
-    other = [key for key in differing(list(runs.values())) if key not in swept and key not in _NOT_NAMED]
-    if other:
-        notes.append(f"Settings that differ besides those of the sweep: {', '.join(map(setting_name, other))}.")
     return notes
 
 
@@ -200,10 +188,10 @@ def _importance(trials: Trials) -> dict[str, float]:
     """Of each key, by PED-ANOVA; empty where too few trials came to their end, or all to the same."""
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
-    done = trials.best(1 << 30)
-    if len(done) < _FEWEST_FOR_IMPORTANCE or len({trial.value for trial in done}) < 2:
+    done = [trial.value for trial in trials.all() if trial.state.name == "COMPLETE"]
+    if len(done) < _FEWEST_FOR_IMPORTANCE or len(set(done)) < 2:
         return {}
-    with trials.errors(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = get_param_importances(trials.study, evaluator=PedAnovaImportanceEvaluator())
     keys = {axis.key for axis in trials.axes}

@@ -78,10 +78,8 @@ def _axis(text: str, settings: Mapping[str, Any]) -> Axis:
         raise UsageError(f"--over {text}: a value is empty; expected KEY=a,b,c, for example --over {_EXAMPLE}")
     choices = tuple(parse_value(item) for item in items)
     for item, choice in zip(items, choices, strict=True):
-        if not isinstance(choice, Value):
-            raise UsageError(f"--over {text}: {item} is no single value; expected a number, a word, true or false")
-        if isinstance(choice, float) and not math.isfinite(choice):
-            raise UsageError(f"--over {text}: {item}: expected a finite number")
+        if not isinstance(choice, Value) or (isinstance(choice, float) and not math.isfinite(choice)):
+            raise UsageError(f"--over {text}: {item}: expected a finite number, a word, true or false")
         if choices.count(choice) > 1:  # by value: 1, 1.0 and true are one to the study
             raise UsageError(f"--over {text}: {item} is given twice; expected once")
     return Axis(key, text, choices)
@@ -95,12 +93,8 @@ def _range(key: str, text: str, values: str, settings: Mapping[str, Any]) -> Axi
     low, high = (_end(end.strip(), text, settings) for end in (first, last))
     if _is_real(key, settings):
         low, high = float(low), float(high)
-    if low == high:
-        raise UsageError(f"--over {text}: the range from {low:g} to {high:g} is empty; expected lo < hi")
-    if low > high:
-        raise UsageError(f"--over {text}: the range is reversed; expected {high:g}..{low:g}")
-    if colon and low <= 0:
-        raise UsageError(f"--over {text}: a logarithmic range cannot begin at {low:g}; expected lo > 0")
+    if low >= high or (colon and low <= 0):
+        raise UsageError(f"--over {text}: found {low:g} to {high:g}; expected lo < hi{', and lo > 0' * bool(colon)}")
     return Axis(key, text, (), low, high, bool(colon))
 
 
@@ -132,10 +126,9 @@ def grid(axes: Sequence[Axis]) -> list[dict[str, Value]]:
     """
     for axis in axes:
         if not axis.choices:
-            middle = math.sqrt(axis.low * axis.high) if axis.log else (axis.low + axis.high) / 2
-            three = f"{axis.low:g},{int(middle) if axis.whole else middle:g},{axis.high:g}"
+            ends = f"{axis.low:g},{axis.high:g}"
             raise UsageError(
-                f"--sampler grid, but --over {axis.text} is a range; expected a list such as {axis.key}={three}, "
+                f"--sampler grid, but --over {axis.text} is a range; expected a list such as {axis.key}={ends}, "
                 "or --sampler tpe"
             )
     return [dict(zip([a.key for a in axes], point, strict=True)) for point in product(*(a.choices for a in axes))]

@@ -1,44 +1,37 @@
-"""Where a study is kept: a journal file, which any number of processes may append to, or a database."""
+"""Where a study is kept: an SQLite file in the sweep's directory, or any database that Optuna can use."""
 
-import importlib
-import json
-import os
+import random
 import re
+import time
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scornn.errors import StorageError, UsageError, first_line, not_installed
-from scornn.program import durable
 
 if TYPE_CHECKING:
-    from optuna.storages import BaseStorage
+    from optuna.storages import RDBStorage
+    from sqlalchemy import Engine
 
+DATABASE = "sweep.db"
+GRACE_SECONDS = 120
+"""A process on another machine whose heartbeat has not changed for so long is dead."""
+_BEAT_SECONDS = 15
+_ATTEMPTS = 20
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 _PACKAGES = {"psycopg": "psycopg[binary]"}
 
 
-def fcntl_module() -> Any:
-    """The module, for a lock that waits; Windows lacks it, and holds a run by :func:`durable.hold`."""
-    try:
-        return importlib.import_module("fcntl")
-    except ImportError:
-        raise StorageError("sweeps are held by flock, which this system lacks: train on Linux or macOS") from None
-
-
 def require_optuna() -> None:
-    """Say how to install it where it is missing; silence what it logs."""
+    """Say how to install Optuna where it is missing; silence what it logs."""
     try:
         import optuna
     except ModuleNotFoundError as error:
         raise UsageError(not_installed("a sweep", str(error.name))) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-
-
-def is_database(where: str) -> bool:
-    """Whether this is a database URL; else it is a journal file."""
-    return "://" in where
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 
 def without_password(where: str) -> str:
@@ -50,132 +43,90 @@ def without_password(where: str) -> str:
     return re.sub(r"(?<=://)([^:/]*):[^@]*@(?:[^@/?]*@)*", r"\1@", where)
 
 
-def open_storage(where: str, directory: Path, *, write: bool = True) -> "BaseStorage":
-    """The storage of ``--storage``; a journal's path is relative to the sweep's directory where it is a bare name."""
-    require_optuna()
-    return _database(where) if is_database(where) else _journal(journal_path(where, directory), write)
+def open_storage(where: str, directory: Path, *, write: bool = True) -> "RDBStorage":
+    """The database of ``--storage``: a URL, or an SQLite file, by its bare name in the sweep's directory.
 
-
-def journal_path(where: str, directory: Path) -> Path:
-    """A bare file name lies in the sweep's directory; anything else is a path."""
-    return directory / where if os.sep not in where else Path(where)
-
-
-def _database(url: str) -> "BaseStorage":
-    from optuna.storages import RDBStorage, get_storage
-    from sqlalchemy import exc
+    With ``write=False`` nothing is made. A file of something else is refused.
+    """
+    from sqlalchemy import create_engine, exc, inspect
     from sqlalchemy.pool import NullPool
 
-    scheme, _, rest = url.partition("://")
-    shown = without_password(url)
+    file = None if "://" in where else (directory / where).absolute()
+    if file and not write and not file.is_file():
+        raise StorageError(f"cannot open the storage {file}: no such file")
+    scheme, _, rest = (f"sqlite:///{file}" if file else where).partition("://")
+    driver, shown = _DRIVERS.get(scheme, scheme), without_password(where)
+    # A connection for each question: trials take minutes, and a pool would hold one that the server has dropped.
+    options: dict[str, Any] = {"poolclass": NullPool}
+    if scheme == "sqlite":
+        options["connect_args"] = {"timeout": 60}
     try:
-        # A connection for each question: trials take minutes, and a pool would hold one that the server has dropped.
-        options: dict[str, Any] = {"poolclass": NullPool}
-        return get_storage(RDBStorage(f"{_DRIVERS.get(scheme, scheme)}://{rest}", engine_kwargs=options))
-    except ImportError:  # Optuna has its own words for it, without the package's name
-        driver = _DRIVERS.get(scheme, scheme).rpartition("+")[2]
-        package = _PACKAGES.get(driver, driver)
-        raise UsageError(f'--storage {shown}: its driver is not installed: pip install "{package}"') from None
+        engine = create_engine(f"{driver}://{rest}", **options)
+        tables = inspect(engine).get_table_names()
+    except ImportError:
+        package = driver.rpartition("+")[2]
+        install = f'pip install "{_PACKAGES.get(package, package)}"'
+        raise UsageError(f"--storage {shown}: its driver is not installed: {install}") from None
     except (exc.ArgumentError, exc.NoSuchModuleError, ValueError) as error:
-        raise UsageError(
-            f"--storage {shown}: {first_line(error)}; expected a file, or postgresql://… or mysql://…"
-        ) from None
-    except exc.SQLAlchemyError as error:
+        expected = "expected a file, or postgresql://… or mysql://…"
+        raise UsageError(f"--storage {shown}: {first_line(error)}; {expected}") from None
+    except (exc.OperationalError, exc.InterfaceError) as error:
         raise StorageError(f"cannot reach the storage {shown}: {first_line(error)}") from error
+    except exc.DatabaseError:
+        tables = ["of something else"]
+    if not {"studies", "version_info"} & {*tables} and (not write or (scheme == "sqlite" and tables)):
+        raise UsageError(f"--storage {shown}: it holds no study; expected the database of a sweep, or a free name")
+    return _made(f"{driver}://{rest}", options, shown, write)
 
 
-def _journal(path: Path, write: bool) -> "BaseStorage":
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
+def _made(url: str, options: dict[str, Any], shown: str, write: bool) -> "RDBStorage":
+    from optuna.storages import RDBStorage
+    from sqlalchemy import exc
 
-    last: list[bytes] = []
-    with durable.storage_errors(path, "open the journal"):
-        if not write or (path.is_file() and path.stat().st_size):
-            with open(path, "rb") as file:
-                _refuse_foreign(path, first := file.readline())
-                last = [line for line in (first, *file) if line.endswith(b"\n")][-1:]
-        if write:
-            with open(path, "ab"):
-                pass
-    try:
-        for line in last:
-            json.loads(line)  # Optuna forgives the last line, and fails once another is written after it
-        lock: Any = _Flock(path)
-        return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
-    except Exception as error:  # Optuna trusts what it reads, and fails in every way
-        raise StorageError(f"cannot read the journal {path}: it is damaged: {error!r}") from error
+    class Storage(RDBStorage):
+        def record_heartbeat(self, trial_id: int) -> None:
+            with suppress(exc.SQLAlchemyError):  # one that is late is better than a thread that ends
+                super().record_heartbeat(trial_id)
 
-
-def _refuse_foreign(path: Path, line: bytes) -> None:
-    try:
-        known = "op_code" in json.loads(line)
-    except (ValueError, TypeError):
-        known = False
-    torn = line.startswith(b"{") and not line.endswith(b"\n")
-    if not known and not torn:
-        raise UsageError(f"--storage {path}: this file is no journal of a study; expected one, or a free name")
+    beat: dict[str, Any] = {"heartbeat_interval": _BEAT_SECONDS, "grace_period": GRACE_SECONDS}
+    for attempt in range(_ATTEMPTS):
+        try:
+            storage = Storage(url, options, **beat, skip_table_creation=not write)
+            break
+        except exc.DatabaseError as error:  # another process makes the tables at this moment
+            if attempt == _ATTEMPTS - 1:
+                raise StorageError(f"cannot make the tables of a study in {shown}: {first_line(error)}") from error
+            time.sleep(random.uniform(0, 0.02 * (attempt + 1)))
+        except RuntimeError as error:  # tables of another version of Optuna
+            raise StorageError(f"cannot use the storage {shown}: {first_line(error)}") from error
+    if write and url.startswith("sqlite"):
+        _lock_from_the_first_read(storage.engine)
+    return storage
 
 
-class _Flock:
-    """A journal's lock that dies with its holder: Optuna's own ones outlive a killed process by half a minute.
+def _lock_from_the_first_read(engine: "Engine") -> None:
+    """Begin SQLite's transactions with its write lock: it ignores the locks of rows by which Optuna claims a trial."""
+    from sqlalchemy import event
 
-    Who gets it cuts off the part of a line that a killed writer may have left at the end of the journal.
-    """
+    def connected(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # sqlite3 begins no transaction by itself
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: int | None = None
-
-    def acquire(self) -> bool:
-        self._file = _locked(f"{self._path}.lock")
-        _cut_torn_line(self._path)
-        return True
-
-    def release(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-
-def _cut_torn_line(path: Path) -> None:
-    with open(path, "rb+") as file:
-        size = file.seek(0, os.SEEK_END)
-        if not size:
-            return
-        file.seek(-1, os.SEEK_END)
-        if file.read(1) == b"\n":
-            return
-        file.seek(0)
-        whole = file.read().rfind(b"\n") + 1
-        file.truncate(whole)
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Hold a lock file while the block runs; it dies with its holder."""
-    with durable.storage_errors(path):
-        descriptor = _locked(path)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _locked(path: str | os.PathLike[str]) -> int:
-    fcntl = fcntl_module()
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    return descriptor
-
-
-@contextmanager
-def database_errors(where: str) -> Iterator[None]:
+def storage_errors(where: str) -> Iterator[None]:
     """A storage that goes away in the middle is a :class:`StorageError` that names it."""
     from optuna.exceptions import StorageInternalError
     from sqlalchemy import exc
 
     try:
         yield
-    except (exc.SQLAlchemyError, StorageInternalError) as error:
-        reason = error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error
-        raise StorageError(f"lost the storage {without_password(where)}: {first_line(reason)}") from error
+    except (exc.SQLAlchemyError, StorageInternalError, UnboundLocalError) as error:
+        # Optuna's loop ends in an UnboundLocalError where it can neither close a trial nor look at it.
+        reason = error.__context__ if isinstance(error, UnboundLocalError) else error
+        if not isinstance(reason, exc.SQLAlchemyError | StorageInternalError):
+            raise
+        said = first_line(reason.__cause__ or reason)
+        raise StorageError(f"lost the storage {without_password(where)}: {said}") from error

@@ -1,38 +1,31 @@
-"""A study and its trials: tickets for the requested total, claimed one by one, taken back from processes that died.
+"""The study of a sweep: one ticket for each of its trials, which Optuna hands out one by one.
 
-Every trial is put into the storage as waiting when the sweep is made, so that the total is a fact there and not an
-agreement among processes. A process claims one (waiting to running, which storages grant to one process alone), runs
-it, and closes it. A trial whose process is gone is put back to waiting with its values and its run directory.
+Optuna closes the trial of a process that died as failed; another trial of the same ticket then goes on in its run
+directory. Of two trials of one ticket, which two processes may enqueue at once, the first counts.
 """
 
+import platform
 import random
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from scornn.errors import UsageError
 from scornn.program import durable
-from scornn.program.sweep import rho
-from scornn.program.sweep.owner import Watcher
-from scornn.program.sweep.plan import Plan, axes, data_identity, differences, identity
+from scornn.program.sweep.plan import Plan, axes, config, difference, identity
 from scornn.program.sweep.space import Value, grid
-from scornn.program.sweep.storage import (
-    database_errors,
-    held,
-    is_database,
-    journal_path,
-    open_storage,
-    without_password,
-)
+from scornn.program.sweep.storage import GRACE_SECONDS, open_storage, without_password
+from scornn.program.train.config import to_json
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial, Trial
 
-_ATTRIBUTE = "scornn"
-State = Literal["WAITING", "RUNNING", "COMPLETE", "PRUNED", "FAIL"]
-"""Optuna's names of what may become of a trial."""
+_IDENTITY = "scornn"
+DUPLICATE = "duplicate"
 
 
 def tickets(plan: Plan, given: Sequence[dict[str, Value]] = ()) -> list[dict[str, Value]]:
@@ -45,132 +38,118 @@ def tickets(plan: Plan, given: Sequence[dict[str, Value]] = ()) -> list[dict[str
     return [*given, *(point for point in points if point not in given)][: plan.trials]
 
 
+def interrupted(trial: "FrozenTrial") -> bool:
+    """True for a trial that was stopped or killed: it has not ended, and its run goes on."""
+    return trial.state.name == "FAIL" and not str(trial.user_attrs.get("outcome")).startswith("refused")
+
+
+def ended(trial: "FrozenTrial") -> bool:
+    """True for a trial that came to its end, was pruned, diverged or was refused."""
+    return trial.state.is_finished() and not interrupted(trial)
+
+
 class Trials:
-    """The study of a plan, in its storage; with ``write=False`` one that is there, of which nothing is changed."""
+    """The trials of a plan in its storage; with ``write=False`` nothing there is changed."""
 
     def __init__(self, plan: Plan, directory: Path, *, write: bool = True) -> None:
-        self.plan, self.axes, self.directory = plan, axes(plan), directory
-        self.storage = open_storage(plan.storage, directory, write=write)
-        self._watcher = Watcher()
-        with self.errors():
-            self.study = self._open(write)
-            self._mark(write)
-
-    def _open(self, write: bool) -> "Study":
-        """The study that is there. Only else a new one: to ask for that writes to a journal."""
         from optuna import create_study, load_study
-        from optuna.samplers import RandomSampler
 
-        any_sampler = RandomSampler(seed=0)  # until a trial is claimed nothing is drawn
-        given: dict[str, Any] = {"study_name": self.plan.study, "storage": self.storage, "sampler": any_sampler}
+        self.plan, self.axes, self.directory = plan, axes(plan), directory
+        self._seen: dict[int, float] = {}
+        self.study: Study
+        given: dict[str, Any] = {
+            "study_name": plan.study,
+            "storage": open_storage(plan.storage, directory, write=write),
+        }
+        if write:
+            given["direction"] = "maximize" if plan.objective.goal == "max" else "minimize"
+            self.study = create_study(**given, load_if_exists=True)
+            self._check_same()
+            return
         try:
-            return load_study(**given)
+            self.study = load_study(**given)
         except KeyError:
-            if write:
-                maximize = self.plan.objective.goal == "max"
-                return create_study(**given, direction="maximize" if maximize else "minimize", load_if_exists=True)
-            where = without_password(self.plan.storage)
-            raise UsageError(f"{where} holds no study {self.plan.study!r}: {self.directory} has not begun") from None
+            where = without_password(plan.storage)
+            raise UsageError(f"{where} holds no study {plan.study!r}: {directory} has not begun") from None
 
-    def errors(self) -> Any:
-        """Around whatever touches the storage."""
-        where = self.plan.storage
-        if is_database(where):
-            return database_errors(where)
-        return durable.storage_errors(journal_path(where, self.directory))
-
-    def _mark(self, write: bool) -> None:
-        """Write what the study is of, or refuse one that is of something else."""
-        ours = identity(self.plan) | (data_identity(self.plan) if write else {})
-        theirs = self.study.user_attrs.get(_ATTRIBUTE)
+    def _check_same(self) -> None:
+        """Write down what a new study is of; refuse one that is of something else."""
+        name, ours, theirs = self.plan.study, identity(self.plan), self.study.user_attrs.get(_IDENTITY)
         if theirs is None:
             if self.study.get_trials(deepcopy=False):
-                raise UsageError(f"the study {self.plan.study!r} is not one of `scornn sweep`; choose another --study")
-            if write:
-                self.study.set_user_attr(_ATTRIBUTE, ours)
-            return
-        if not write:  # a report needs no data: nothing of them is compared
-            theirs = {key: value for key, value in theirs.items() if key in ours}
-        if differ := differences(theirs, ours):
-            raise UsageError(
-                f"the study {self.plan.study!r} is of another config: {differ}; choose another --study or --out"
-            )
+                raise UsageError(f"the study {name!r} is not one of `scornn sweep`; choose another --study")
+            self.study.set_user_attr(_IDENTITY, ours)
+        elif said := difference(theirs, ours):
+            raise UsageError(f"the study {name!r} is of another config: {said}; choose another --study or --out")
 
     def fill(self) -> None:
-        """Put a ticket for each trial of the plan into the storage, where it is not there yet."""
-        with self.errors():
-            known = {trial.user_attrs.get("ticket") for trial in self.study.get_trials(deepcopy=False)}
-            given = [trial.system_attrs["fixed_params"] for trial in self.all()]
-            for number, values in enumerate(tickets(self.plan, given)):
-                if number not in known:
-                    self.study.enqueue_trial(values, user_attrs={"ticket": number})
-            # Two processes may have filled at once: of each ticket the first one counts.
-            counted = {trial.number for trial in self.all()}
-            for trial in self.study.get_trials(deepcopy=False):
-                if trial.state.name == "WAITING" and trial.number not in counted:
-                    self.close(trial._trial_id, "FAIL", "duplicate")
+        """Enqueue a trial for each ticket of the plan that has none."""
+        known = {trial.user_attrs.get("ticket") for trial in self.study.get_trials(deepcopy=False)}
+        given = [trial.system_attrs["fixed_params"] for trial in self.all()]
+        for ticket, values in enumerate(tickets(self.plan, given)):
+            if ticket not in known:
+                self.study.enqueue_trial(values, user_attrs={"ticket": ticket})
 
     def all(self) -> list["FrozenTrial"]:
-        """The trials that count, in the order of their numbers."""
-        first: dict[Any, FrozenTrial] = {}
+        """The trial that counts of each ticket, in the order of the tickets."""
+        counted: dict[int, FrozenTrial] = {}
         for trial in self.study.get_trials(deepcopy=False):
-            if "ticket" in trial.user_attrs:
-                first.setdefault(trial.user_attrs["ticket"], trial)
-        return list(first.values())
+            ticket = trial.user_attrs.get("ticket")
+            if ticket is None or trial.user_attrs.get("outcome") == DUPLICATE:
+                continue
+            if ticket not in counted or interrupted(counted[ticket]):
+                counted[ticket] = trial
+        return [counted[ticket] for ticket in sorted(counted)]
 
-    def claim(self) -> "Trial | None":
-        """A waiting trial that is this process's now; trials of processes that are gone wait again first."""
+    def best(self) -> "FrozenTrial | None":
+        """The best of the trials that ran to their end."""
+        done = [trial for trial in self.all() if trial.state.name == "COMPLETE"]
+        rank = self.plan.objective.rank
+        return min(done, key=lambda trial: rank(trial.value or 0.0, trial.user_attrs["ticket"]), default=None)
+
+    def write_best(self) -> Path | None:
+        """``best.json``: the config of the best trial, for ``scornn train --config``."""
+        best, path = self.best(), self.directory / "best.json"
+        if best is None:
+            return None
+        durable.write_text(path, to_json(config(self.plan, best.params)))
+        return path
+
+    def requeue(self) -> None:
+        """Let the trials of processes that stopped or died wait again. Only for a process that runs none itself."""
         from optuna.exceptions import UpdateFinishedTrialError
-        from optuna.trial import Trial
+        from optuna.storages import RetryHeartbeatStaleTrialCallback, fail_stale_trials
+        from optuna.trial import TrialState
 
-        with held(self._claim_lock()), self.errors():
-            self._take_back()
-            for trial in self.all():
-                if trial.state.name != "WAITING":
-                    continue
-                with suppress(UpdateFinishedTrialError):
-                    # Its name comes first, so that a process that is killed right after the claim is known by it.
-                    self.storage.set_trial_user_attr(trial._trial_id, "claiming", self._watcher.me)
-                    if self._set(trial._trial_id, "RUNNING"):
-                        self.storage.set_trial_user_attr(trial._trial_id, "owner", self._watcher.me)
-                        self.study.sampler = self._sampler(trial.number)
-                        return Trial(self.study, trial._trial_id)
-        return None
-
-    def take_back(self) -> None:
-        """Let trials of processes that are gone wait again. Only for a process that runs none itself."""
-        with held(self._claim_lock()), self.errors():
-            self._take_back()
-
-    def _take_back(self) -> None:
-        from optuna.exceptions import UpdateFinishedTrialError
-
+        fail_stale_trials(self.study)
         for trial in self.all():
-            if self.interrupted(trial):
-                with suppress(UpdateFinishedTrialError):
-                    self._put_back(trial._trial_id)
+            if trial.state.name == "RUNNING" and self.is_dead(trial):
+                with suppress(UpdateFinishedTrialError):  # it has ended at this moment
+                    self.study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+        again = RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)
+        for trial in filter(interrupted, self.all()):
+            again(self.study, deepcopy(trial))
 
-    def _put_back(self, trial_id: int) -> None:
-        """Let a trial wait, without its owner, who would be asked for while another claims it."""
-        self.storage.set_trial_user_attr(trial_id, "owner", None)
-        self._set(trial_id, "WAITING")
+    def is_dead(self, trial: "FrozenTrial") -> bool:
+        """True where the process of a running trial is known to be gone.
 
-    def interrupted(self, trial: "FrozenTrial") -> bool:
-        """Whether it stands as running and its process is gone."""
-        owner, claiming, beat = (trial.user_attrs.get(key) for key in ("owner", "claiming", "beat"))
-        return trial.state.name == "RUNNING" and not self._watcher.alive(trial.number, owner or claiming, beat)
+        On this machine its lock tells at once, from elsewhere Optuna's heartbeat. One that died before it could write
+        down either has been seen without them for as long.
+        """
+        machine, lock, number = trial.user_attrs.get("owner", ("", "", None))
+        if number != trial.number:
+            return time.monotonic() - self._seen.setdefault(trial.number, time.monotonic()) > GRACE_SECONDS
+        try:
+            with open(lock, "rb") as file:
+                return machine == platform.node() and durable.hold(file.fileno(), shared=True)
+        except OSError:
+            return False
 
-    def _claim_lock(self) -> Path:
-        """One for all processes that can see the journal, or this directory."""
-        where = self.plan.storage
-        path = self.directory / "claim" if is_database(where) else journal_path(where, self.directory)
-        return path.with_name(f"{path.name}.claim.lock")
-
-    def _sampler(self, number: int) -> Any:
-        """Seeded by the trial's number: what is drawn does not depend on which process draws it."""
+    def sampler(self, ticket: int) -> Any:
+        """Seeded by the ticket: what is drawn does not depend on which process draws it."""
         from optuna.samplers import RandomSampler, TPESampler
 
-        seed = random.Random(f"{self.plan.seed} {number}").getrandbits(32)
+        seed = random.Random(f"{self.plan.seed} {ticket}").getrandbits(32)
         return TPESampler(seed=seed) if self.plan.sampler == "tpe" else RandomSampler(seed=seed)
 
     def pruner(self, total: int) -> Any:
@@ -181,33 +160,11 @@ class Trials:
             return SuccessiveHalvingPruner(min_resource=max(1, total // 8), reduction_factor=2)
         return MedianPruner(4, n_warmup_steps=total // 6) if self.plan.prune == "median" else NopPruner()
 
-    def release(self, trial_id: int) -> None:
-        """Put a trial back, for this or another process to go on with."""
-        with self.errors():
-            self._put_back(trial_id)
-
-    def _set(self, trial_id: int, state: State, value: float | None = None) -> bool:
-        from optuna.trial import TrialState
-
-        return self.storage.set_trial_state_values(trial_id, TrialState[state], None if value is None else [value])
-
-    def close(self, trial_id: int, state: State, outcome: str, value: float | None = None) -> None:
-        """A trial has ended."""
-        from optuna.exceptions import UpdateFinishedTrialError
-
-        with self.errors(), suppress(UpdateFinishedTrialError):
-            self.storage.set_trial_user_attr(trial_id, "outcome", outcome)
-            self._set(trial_id, state, value)
-
-    def best(self, count: int = 1) -> list["FrozenTrial"]:
-        """The best of the trials that ran to their end, best first."""
-        done = [t for t in self.all() if t.state.name == "COMPLETE" and t.value is not None]
-        return sorted(done, key=self.plan.objective.rank)[:count]
-
-    def values(self, trial: "FrozenTrial") -> dict[str, Value]:
-        """What its config has: the number in place of ``rho = "auto"``, once it is chosen."""
-        chosen = trial.user_attrs.get("rho")
-        return {**trial.params, **({rho.KEY: chosen[0]} if chosen else {})}
+    def run_path(self, trial: "FrozenTrial | Trial") -> Path:
+        """Its run directory: here, or where its first process made it if that can be seen from here."""
+        here = self.directory / "trials" / f"{trial.user_attrs['ticket']:04}"
+        made = trial.user_attrs.get("run")
+        return Path(made) if made and not here.exists() and Path(made, "config.json").is_file() else here
 
     def plugin_code(self) -> dict[str, list[int]]:
         """The code of the plugins that the trials' runs name, as its digest, and the trials of each."""
@@ -215,13 +172,5 @@ class Trials:
         for trial in self.all():
             numerics = durable.read_object(self.run_path(trial) / "summary.json").get("numerics")
             if isinstance(numerics, dict) and isinstance(code := numerics.get("plugins"), str):
-                made.setdefault(code, []).append(trial.number)
+                made.setdefault(code, []).append(trial.user_attrs["ticket"])
         return made
-
-    def run_path(self, trial: "FrozenTrial") -> Path:
-        """Its run directory: here, or where its first process made it if that can be seen from here."""
-        here = self.directory / "trials" / f"{trial.number:04}"
-        made = trial.user_attrs.get("run")
-        if not here.exists() and made and Path(made, "config.json").is_file():
-            return Path(made)
-        return here

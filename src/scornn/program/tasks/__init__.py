@@ -2,7 +2,7 @@
 
 from scornn.program.tasks.adding import Adding, AddingConfig
 from scornn.program.tasks.arrays import Arrays, ArraysConfig
-from scornn.program.tasks.base import Batch, Task, TaskConfig, TaskForm
+from scornn.program.tasks.base import Batch, Level, Task, TaskConfig, TaskForm
 from scornn.program.tasks.catalogue import TASKS, make, task
 from scornn.program.tasks.contract import check
 from scornn.program.tasks.copying import Copying, CopyingConfig
@@ -18,6 +18,7 @@ __all__ = [
     "Batch",
     "Copying",
     "CopyingConfig",
+    "Level",
     "PixelMnist",
     "PixelMnistConfig",
     "Speech",

@@ -18,19 +18,18 @@ from msgspec import Meta
 from torch import Tensor
 
 from scornn.program.data import draws
-from scornn.program.roles import Role
-from scornn.program.tasks.base import Batch, Task, TaskConfig
+from scornn.program.tasks.base import Batch, Level, Task, TaskConfig
 from scornn.program.tasks.catalogue import task
 
 
 class AddingConfig(TaskConfig, frozen=True, kw_only=True, tag="adding"):
     """Settings of the adding problem. ``length`` is T."""
 
-    length: Annotated[int, Meta(ge=3, le=1_000_000)] = 750
-    train_size: Annotated[int, Meta(ge=1, le=1 << 40), Role.RUN] = 100_000
-    test_size: Annotated[int, Meta(ge=1, le=1 << 40), Role.RUN] = 10_000
-    batch: Annotated[int, Meta(ge=1, le=1_000_000), Role.RUN] = 50
-    eval_batch: Annotated[int, Meta(ge=1, le=1_000_000), Role.RUN] = 200
+    length: Annotated[int, Meta(ge=3, le=1_000_000), Level.PROBLEM] = 750
+    train_size: Annotated[int, Meta(ge=1, le=1 << 40), Level.VARIANT] = 100_000
+    test_size: Annotated[int, Meta(ge=1, le=1 << 40), Level.VARIANT] = 10_000
+    batch: Annotated[int, Meta(ge=1, le=1_000_000), Level.VARIANT] = 50
+    eval_batch: Annotated[int, Meta(ge=1, le=1_000_000), Level.MACHINE] = 200
 
 
 @task(

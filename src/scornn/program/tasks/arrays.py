@@ -16,16 +16,15 @@ from torch import Tensor
 
 from scornn.errors import DataError
 from scornn.program.data import arrays
-from scornn.program.roles import Role
-from scornn.program.tasks.base import Batch, Task, TaskConfig, cross_entropy
+from scornn.program.tasks.base import Batch, Level, Task, TaskConfig, cross_entropy
 from scornn.program.tasks.catalogue import task
 
 
 class ArraysConfig(TaskConfig, frozen=True, kw_only=True, tag="arrays"):
     """Settings of sequences in files."""
 
-    batch: Annotated[int, Meta(ge=1, le=1_000_000), Role.RUN] = 50
-    eval_batch: Annotated[int, Meta(ge=1, le=1_000_000), Role.RUN] = 200
+    batch: Annotated[int, Meta(ge=1, le=1_000_000), Level.VARIANT] = 50
+    eval_batch: Annotated[int, Meta(ge=1, le=1_000_000), Level.MACHINE] = 200
 
 
 @task("arrays", ArraysConfig, label="arrays", by_folder=True)
@@ -44,7 +43,7 @@ class Arrays(Task):
             raise DataError(
                 "the task arrays takes a folder with train_x.npy, train_y.npy, test_x.npy and test_y.npy: --data FOLDER"
             )
-        self._parts, self._fingerprint = arrays.load(data)
+        self._parts, self.sources = arrays.load(data)
         self.splits = tuple(self._parts)
         train = self._parts["train"]
         self.input_size = train.x.shape[2]
@@ -126,6 +125,3 @@ class Arrays(Task):
             return {"loss": loss, "mse": loss}
         outputs, targets = self._that_count(outputs, batch)
         return {"loss": loss, "accuracy": (float((outputs.argmax(dim=-1) == targets).sum()), count)}
-
-    def fingerprint(self) -> dict[str, str]:
-        return dict(self._fingerprint)

@@ -2,8 +2,9 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -86,19 +87,22 @@ class Task(ABC):
     headline: str
     """The key of the metric that people compare."""
     goal: Literal["max", "min"]
-    """Whether more or less of it is better."""
+    """Whether a larger or a smaller headline is better."""
 
     _order: tuple[tuple[str, int], NDArray[np.int64]] | None = None
-    """The last one that was drawn, and of which split and epoch it is."""
+    """The last order that was drawn, and its split and epoch."""
 
     about: str = ""
     """What a reader must know to read its figures; ``{steps}`` stands for the length T, or nothing."""
 
     in_words: str = ""
-    """What was found in the data, in a line for who trains on them."""
+    """What was found in the data, in one line."""
 
     doubts: Sequence[str] = ()
-    """What in the data looks like a mistake and may be none: a warning each, before training."""
+    """What looks like a mistake in the data and may be none: each is a warning before training."""
+
+    sources: Mapping[str, str] = {}
+    """What identifies the files of the data, by their names; empty where there are none."""
 
     def __init__(self, config: Any, seed: int, data: Path | None = None) -> None:
         self.config, self.seed = config, seed
@@ -124,7 +128,9 @@ class Task(ABC):
         """Per metric (sum, count), "loss" among them."""
 
     def fingerprint(self) -> dict[str, str]:
-        """What identifies the data: for each split its size and the sha256 of its first batch."""
+        """What identifies the data: its sources, or for each split its size and the sha256 of its first batch."""
+        if self.sources:
+            return dict(self.sources)
         return {split: f"{self.size(split)} samples, {self._digest(split)}" for split in self.splits}
 
     def _digest(self, split: str) -> str:
@@ -190,6 +196,20 @@ class TaskForm(msgspec.Struct, frozen=True):
         """That of a task, or of a class of tasks; None where the class leaves a member to its instances."""
         members: list[Any] = [getattr(task, member, None) for member in cls.__struct_fields__[1:]]
         return None if None in members else cls(name, *members)
+
+
+class Level(Enum):
+    """What another value of a config's field makes of a run: in ``Annotated[..., Level.X]`` of the field.
+
+    A field without a level is part of the setting: with another value it is another experiment.
+    """
+
+    NAME = "what it is called and where its files are"
+    MACHINE = "how it is computed: threads, device, batches of an evaluation"
+    LENGTH = "how long it goes on"
+    SAMPLE = "a sample of the same setting: its seed, how often it is evaluated"
+    VARIANT = "the same experiment with more or less data, or an average beside it"
+    PROBLEM = "another problem: results cannot be compared"
 
 
 class TaskConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="name"):

@@ -27,7 +27,6 @@ class Entry:
         settings: those that the name implies, for two names may share a config.
         defaults: of a run for which the paper has no setting: state size, learning rates, length.
         smoke: settings with which a few steps take no time.
-        overhead: the largest share of a step that may be spent around the recurrence, for ``scornn bench``.
         by_folder: whether each folder of data is a problem of its own.
     """
 
@@ -38,7 +37,6 @@ class Entry:
     settings: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     smoke: Mapping[str, Any] = field(default_factory=dict)
-    overhead: float | None = None
     by_folder: bool = False
 
     @property

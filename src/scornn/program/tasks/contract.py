@@ -1,8 +1,7 @@
 """What every task promises, checked before a run is made and in each batch."""
 
 import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -14,9 +13,8 @@ from scornn.nn.model import checked_lengths
 from scornn.program.tasks.base import Batch, Task
 from scornn.program.tasks.catalogue import faults_told
 
-_TAKEN = ("step", "epoch", "split", "weights", "orthogonality", "seconds")
+NOT_METRICS = ("step", "epoch", "split", "weights", "orthogonality", "seconds")
 """What a line of ``metrics.jsonl`` says beside the metrics."""
-_DIGEST = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{56}\b")
 _MANY = 1 << 24
 """Outputs from which the loss of one sample is enough."""
 
@@ -63,20 +61,6 @@ def fingerprint(task: Task) -> dict[str, str]:
     return found
 
 
-def difference(there: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """What of two fingerprints is not the same, in words; empty where all of it is."""
-    said = []
-    for key in {**there, **here}:
-        if there.get(key) != here.get(key):
-            said.append(f"{key} was {there.get(key, 'not there')}, is {here.get(key, 'not there')}")
-    return shortened("; ".join(said))
-
-
-def shortened(text: str) -> str:
-    """A text for people, with the beginnings of its digests alone."""
-    return _DIGEST.sub(r"\1…", text)
-
-
 def take(task: Task, split: str, epoch: int, step: int) -> Batch:
     """A batch of a task, of the form that was promised."""
     where = f"batch {step + 1} of {split}"
@@ -84,11 +68,11 @@ def take(task: Task, split: str, epoch: int, step: int) -> Batch:
         batch = task.batch(split, epoch, step)
         inputs, targets, m = batch.inputs, batch.targets, task.input_size
         fits = inputs.dtype == torch.float32 and inputs.dim() == 3 and inputs.shape[2] == m
-        found: Any = (type(inputs), inputs.dtype, *inputs.shape)
-        _expect(fits, task, f"inputs of {where}", found, f"a Tensor of torch.float32 (T, B, {m})")
+        found = f"{type(inputs).__name__} of {inputs.dtype}, {tuple(inputs.shape)}"
+        _expect(fits, task, f"the inputs of {where}", found, f"Tensor of torch.float32, (T, B, {m})")
         fits = targets.shape[:1] == inputs.shape[1:2] or targets.shape[:2] == inputs.shape[:2]
-        found = tuple(targets.shape)
-        _expect(fits, task, f"targets of {where}", found, f"(B, …) or (T, B, …) beside inputs {tuple(inputs.shape)}")
+        expected = f"(B, …) or (T, B, …) beside inputs {tuple(inputs.shape)}"
+        _expect(fits, task, f"the shape of the targets of {where}", tuple(targets.shape), expected)
         if batch.lengths is not None:
             checked_lengths(inputs, batch.lengths)
     return batch
@@ -110,7 +94,7 @@ def _check_split(task: Task, split: str) -> None:
     metrics = task.measure(outputs, batch)
     _expect({"loss", task.headline} <= set(metrics), task, "measure()", metrics, f"loss and {task.headline} in it")
     for name, pair in metrics.items():
-        _expect(name not in _TAKEN, task, "a metric of measure()", name, "a name that metrics.jsonl does not use")
+        _expect(name not in NOT_METRICS, task, "a metric of measure()", name, "a name that metrics.jsonl does not use")
         fits = len(pair) == 2 and all(isinstance(number, int | float) for number in pair)
         _expect(fits, task, f"measure()[{name!r}]", pair, "two numbers, sum and count")
     if batch.size > 1:

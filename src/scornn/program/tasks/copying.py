@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scornn.program.data import draws
-from scornn.program.roles import Role
-from scornn.program.tasks.base import Batch, Task, TaskConfig, cross_entropy
+from scornn.program.tasks.base import Batch, Level, Task, TaskConfig, cross_entropy
 from scornn.program.tasks.catalogue import task
 
 SYMBOLS = 10
@@ -34,11 +33,11 @@ _ONE_HOT = np.eye(10, dtype=np.float32)
 class CopyingConfig(TaskConfig, frozen=True, kw_only=True, tag="copying"):
     """Settings of the copying problem. ``length`` is T, the steps between the symbols and their recall."""
 
-    length: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000
-    train_size: Annotated[int, Meta(ge=1, le=1 << 40), Role.RUN] = 20_000
-    test_size: Annotated[int, Meta(ge=1, le=1 << 40), Role.RUN] = 1_000
-    batch: Annotated[int, Meta(ge=1, le=1_000_000), Role.RUN] = 20
-    eval_batch: Annotated[int, Meta(ge=1, le=1_000_000), Role.RUN] = 100
+    length: Annotated[int, Meta(ge=1, le=1_000_000), Level.PROBLEM] = 1000
+    train_size: Annotated[int, Meta(ge=1, le=1 << 40), Level.VARIANT] = 20_000
+    test_size: Annotated[int, Meta(ge=1, le=1 << 40), Level.VARIANT] = 1_000
+    batch: Annotated[int, Meta(ge=1, le=1_000_000), Level.VARIANT] = 20
+    eval_batch: Annotated[int, Meta(ge=1, le=1_000_000), Level.MACHINE] = 100
 
 
 @task(
@@ -46,7 +45,6 @@ class CopyingConfig(TaskConfig, frozen=True, kw_only=True, tag="copying"):
     CopyingConfig,
     label="copying",
     smoke={"length": 20, "train_size": 16, "test_size": 4, "batch": 4},
-    overhead=0.25,
 )
 class Copying(Task):
     """The copying problem of one length; sequences are drawn by row number and never stored."""

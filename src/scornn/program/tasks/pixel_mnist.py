@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scornn.program.data import mnist
-from scornn.program.roles import Role
-from scornn.program.tasks.base import Batch, Task, TaskConfig
+from scornn.program.tasks.base import Batch, Level, Task, TaskConfig
 from scornn.program.tasks.catalogue import task
 
 VALID = 5_000
@@ -38,19 +37,19 @@ class PixelMnistConfig(TaskConfig, frozen=True, kw_only=True, tag="mnist"):
     too.
     """
 
-    permuted: bool = False
-    dataset: Literal["mnist", "fashion"] = "mnist"
-    train_size: Annotated[int, Meta(ge=1, le=55_000), Role.RUN] = 55_000
-    test_size: Annotated[int, Meta(ge=1, le=10_000), Role.RUN] = 10_000
-    batch: Annotated[int, Meta(ge=1, le=55_000), Role.RUN] = 50
-    eval_batch: Annotated[int, Meta(ge=1, le=10_000), Role.RUN] = 200
+    permuted: Annotated[bool, Level.PROBLEM] = False
+    dataset: Annotated[Literal["mnist", "fashion"], Level.PROBLEM] = "mnist"
+    train_size: Annotated[int, Meta(ge=1, le=55_000), Level.VARIANT] = 55_000
+    test_size: Annotated[int, Meta(ge=1, le=10_000), Level.VARIANT] = 10_000
+    batch: Annotated[int, Meta(ge=1, le=55_000), Level.VARIANT] = 50
+    eval_batch: Annotated[int, Meta(ge=1, le=10_000), Level.MACHINE] = 200
 
 
 _SMOKE = {"train_size": 16, "test_size": 4, "batch": 4}
 
 
 @task("pmnist", PixelMnistConfig, label="permuted MNIST", settings={"permuted": True}, smoke=_SMOKE)
-@task("mnist", PixelMnistConfig, label="MNIST", settings={"permuted": False}, smoke=_SMOKE, overhead=0.10)
+@task("mnist", PixelMnistConfig, label="MNIST", settings={"permuted": False}, smoke=_SMOKE)
 class PixelMnist(Task):
     """Pixel-by-pixel MNIST. Images stay bytes; a batch is converted when it is asked for."""
 
@@ -78,7 +77,7 @@ class PixelMnist(Task):
             "valid": (self._pixels(train[valid]), train_labels[valid]),
             "test": (self._pixels(images.test_images[test]), images.test_labels[test]),
         }
-        self._fingerprint = images.fingerprint
+        self.sources = images.fingerprint
 
     def _pixels(self, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
         pixels = images.reshape(-1, PIXELS)
@@ -106,6 +105,3 @@ class PixelMnist(Task):
         total, count = self.loss(outputs, batch)
         right = outputs.argmax(dim=-1) == batch.targets
         return {"loss": (total.item(), count), "accuracy": (float(right.sum()), count)}
-
-    def fingerprint(self) -> dict[str, str]:
-        return dict(self._fingerprint)

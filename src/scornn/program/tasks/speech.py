@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scornn.program.data import corpora, features, stft
-from scornn.program.roles import Role
-from scornn.program.tasks.base import Batch, Task, TaskConfig
+from scornn.program.tasks.base import Batch, Level, Task, TaskConfig
 from scornn.program.tasks.catalogue import task
 
 _log = logging.getLogger(__name__)
@@ -45,10 +44,10 @@ class SpeechConfig(TaskConfig, frozen=True, kw_only=True, tag="speech"):
         allow_partial: go on without what is missing or cannot be used, listing it.
     """
 
-    corpus: Annotated[Literal["timit", "iban", "folder"], Role.RUN] = "timit"
-    allow_partial: Annotated[bool, Role.RUN] = False
-    batch: Annotated[int, Meta(ge=1, le=100_000), Role.RUN] = 28
-    eval_batch: Annotated[int, Meta(ge=1, le=100_000), Role.RUN] = 64
+    corpus: Annotated[Literal["timit", "iban", "folder"], Level.PROBLEM] = "timit"
+    allow_partial: Annotated[bool, Level.VARIANT] = False
+    batch: Annotated[int, Meta(ge=1, le=100_000), Level.VARIANT] = 28
+    eval_batch: Annotated[int, Meta(ge=1, le=100_000), Level.MACHINE] = 64
 
 
 @task("speech", SpeechConfig, label="speech", smoke={"batch": 4})
@@ -73,6 +72,7 @@ class Speech(Task):
         corpus = corpora.load(config.corpus, data, allow_partial=config.allow_partial)
         self.rate = corpus.rate
         self.features = features.load(corpus, allow_partial=config.allow_partial)
+        self.sources = self.features.fingerprint
         self.notes = (*corpus.notes, *(f"skipped {reason}" for reason in self.features.skipped))
         for note in self.notes:
             _log.warning("%s", note)
@@ -127,6 +127,3 @@ class Speech(Task):
             "mse": (total.item(), count),
             "mse_padded": (total.item(), padded),
         }
-
-    def fingerprint(self) -> dict[str, str]:
-        return dict(self.features.fingerprint)

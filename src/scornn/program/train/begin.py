@@ -1,7 +1,6 @@
 """Beginning with the weights of another run in place of freshly drawn ones: ``--start-from``."""
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +10,12 @@ import torch
 
 from scornn.errors import UsageError
 from scornn.nn.widen import widen
-from scornn.program.train import progress, state
+from scornn.program.progress import log
+from scornn.program.train import state
 from scornn.program.train.config import Config
-from scornn.program.train.engine import Engine, Weights, build_model
+from scornn.program.train.engine import Engine, build_model
+from scornn.program.train.figures import Weights
+from scornn.program.train.identity import Start
 from scornn.program.train.weights import Stored, find
 
 
@@ -30,24 +32,19 @@ def find_start(
         if weights != "raw":
             raise UsageError(f"--start-weights {weights}: expected --start-from with the run that has them")
         return config, None
-    try:
-        stored = find(source, weights=weights)
-    except UsageError:
-        if not config.plugins:
-            raise
-        stored = find(source, weights=weights, plugins=config.plugins)  # its own may have moved, and are these
-    if (there := stored.config.model.name) != config.model.name:
+    stored = find(source, weights=weights)
+    if (there := stored.model.name) != config.model.name:
         raise UsageError(f"--start-from {source}: a network of {there}; expected one of {config.model.name}")
-    n, expected = stored.config.model.hidden, config.model.hidden
+    n, expected = stored.model.hidden, config.model.hidden
     grows = config.model.name == "scornn"
     if n > expected or (n < expected and not (grows and widen)):
         fits = f"--hidden {n}{', or more to widen it' * grows}"
         raise UsageError(f"--start-from {source}: a network of n = {n}; expected {expected}, or {fits}")
-    options = [model.options for model in (stored.config.model, config.model)]
+    options = [model.options for model in (stored.model, config.model)]
     follows = {"rho"} if n < expected else set()  # D keeps the signs that it has and gets those that are missing
     keys = (options[0].keys() | options[1].keys()) - follows
     if other := sorted(key for key in keys if options[0].get(key) != options[1].get(key)):
-        progress.warn(f"--start-from {source} was trained with another model.options.{', model.options.'.join(other)}")
+        log.warning(f"--start-from {source} was trained with another model.options.{', model.options.'.join(other)}")
     found = label(source, stored)
     if config.start not in (None, found):
         raise UsageError(f"start = {config.start}, but --start-from {source} has {found}; --set start=null takes them")
@@ -59,9 +56,7 @@ def label(source: Path, stored: Stored) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(stored.tensors.items()):
         digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    averaged = "-averaged" if stored.weights == "average" else ""
-    run = os.fsencode(source.resolve().name).decode(errors="replace")  # a name may be bytes of no encoding
-    return f"{run}/step-{stored.step}{averaged}/{digest.hexdigest()[:16]}"
+    return str(Start(source.resolve().name, stored.step, stored.weights == "average", digest.hexdigest()[:16]))
 
 
 def begin_with(stored: Stored, config: Config, engine: Engine) -> None:
@@ -70,8 +65,9 @@ def begin_with(stored: Stored, config: Config, engine: Engine) -> None:
     Its D has the rho of its config, and training cannot change it.
     """
     model = engine.model
-    asked = {name: int((model.get_buffer(name) < 0).sum()) for name in state.sign_names(model)}
-    if stored.config.model.hidden < config.model.hidden:
+    signs = model.state_dict()
+    asked = {name: int((signs[name] < 0).sum()) for name in state.sign_names(model)}
+    if stored.model.hidden < config.model.hidden:
         stored = _widened(stored, config, engine, asked)
     stored.put_into(model)
     if engine.average is not None:  # begun as a copy of the network before
@@ -87,9 +83,9 @@ def begin_with(stored: Stored, config: Config, engine: Engine) -> None:
 def _widened(stored: Stored, config: Config, engine: Engine, signs: Mapping[str, int]) -> Stored:
     """The weights of a network of more units with the same outputs; the new ones are drawn from the seed."""
     options = {**config.model.options, "rho": 0}  # D comes with the weights
-    narrow = msgspec.structs.replace(config.model, hidden=stored.config.model.hidden, options=options)
+    narrow = msgspec.structs.replace(config.model, hidden=stored.model.hidden, options=options)
     with torch.random.fork_rng(devices=()):
-        network = build_model(msgspec.structs.replace(config, model=narrow), engine.task)
+        network = build_model(narrow, engine.task, config.backend)
         stored.put_into(network)
         torch.manual_seed(config.seed)
         try:

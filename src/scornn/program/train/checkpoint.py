@@ -54,9 +54,13 @@ def save(
     training: Mapping[str, Tensor],
     state: Mapping[str, Any],
 ) -> Path:
-    """Write ``step-N``, durably, in place of an older one of the same step."""
+    """Write ``step-N``, durably.
+
+    One of the same step goes first, where an evaluation that was due there has been made since: a kill in between
+    costs this step, and the checkpoint before goes on.
+    """
     path = directory / f"step-{step}"
-    temporary, old = path.with_suffix(".tmp"), path.with_suffix(".old")
+    temporary = path.with_suffix(".tmp")
     contents = {
         "model.safetensors": _to_bytes(model),
         "training.safetensors": _to_bytes(training),
@@ -77,13 +81,12 @@ def save(
                 durable.write_bytes(temporary / name, data)
             durable.write_json(temporary / _MANIFEST, manifest)
             if path.exists():
-                os.rename(path, old)
+                _delete(path)
             os.rename(temporary, path)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         durable.fsync_directory(directory)
-        shutil.rmtree(old, ignore_errors=True)
     return path
 
 
@@ -99,7 +102,7 @@ def load(path: Path) -> Checkpoint:
             training=safetensors.torch.load(contents["training.safetensors"]),
             state=state,
         )
-    except (ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
+    except (ValueError, KeyError, TypeError, SafetensorError) as error:
         raise CheckpointError(f"{path}: its files match the manifest but cannot be read: {error!r}") from error
     check_values(path / "model.safetensors", found.model)
     check_values(path / "training.safetensors", {k: t for k, t in found.training.items() if k.startswith("average/")})
@@ -113,11 +116,6 @@ def check_values(file: Path, tensors: Mapping[str, Tensor]) -> None:
             raise NotForUsError(f"{file}: {name} holds NaN or infinity; expected finite weights")
 
 
-def at(directory: Path, step: int) -> Checkpoint:
-    """The checkpoint of a step, also one that a kill caught while it was being replaced."""
-    return load(directory / f"step-{step}{'.old' * (step in replaced(directory))}")
-
-
 def steps(directory: Path) -> list[int]:
     """The steps of the checkpoints in a directory, in order. Their content is not looked at."""
     if not directory.is_dir():
@@ -126,22 +124,16 @@ def steps(directory: Path) -> list[int]:
     return sorted(int(name[1]) for name in names if name)
 
 
-def replaced(directory: Path) -> list[int]:
-    """The steps of checkpoints that a kill caught while they were being replaced; :func:`clean` puts them back."""
-    found = [entry.with_suffix("") for entry in directory.glob("step-*.old")] if directory.is_dir() else []
-    return [int(entry.name[5:]) for entry in found if _COMPLETE.fullmatch(entry.name) and not entry.exists()]
-
-
 def newest(directory: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that verifies, or None where there is none at all.
 
     A damaged one is passed over with a warning; where all are damaged, :class:`CheckpointError`. One of a newer
     format, or one that the system does not let us read, is not damaged: it is an error at once.
     """
-    left = sorted({*steps(directory), *replaced(directory)})
+    left = steps(directory)
     while left:
         try:
-            return at(directory, left.pop())
+            return load(directory / f"step-{left.pop()}")
         except NotForUsError:
             raise
         except CheckpointError as error:
@@ -155,28 +147,22 @@ def prune(directory: Path, keep: set[int]) -> None:
     """Delete every checkpoint but those of the given steps."""
     for step in steps(directory):
         if step not in keep:
-            # Renamed before it is deleted, so that a kill in between leaves no half-empty directory under a good name.
-            path = directory / f"step-{step}"
-            doomed = path.with_suffix(".tmp")
-            with durable.storage_errors(path, "delete"):
-                os.rename(path, doomed)
-                shutil.rmtree(doomed)
+            with durable.storage_errors(path := directory / f"step-{step}", "delete"):
+                _delete(path)
 
 
-def clean(directory: Path) -> None:
-    """Mend what a kill left: put back a checkpoint that was being replaced, drop unfinished ones."""
-    if not directory.is_dir():
-        return
+def remove_unfinished(directory: Path) -> None:
+    """Drop the unfinished checkpoints that a kill left."""
     with durable.storage_errors(directory, "clean"):
-        for entry in sorted(directory.iterdir()):
-            complete = entry.with_suffix("")
-            if not _COMPLETE.fullmatch(complete.name):
-                continue
-            if entry.suffix == ".old" and not complete.exists():
-                os.rename(entry, complete)
-            elif entry.suffix in (".old", ".tmp"):
-                shutil.rmtree(entry)
-        durable.fsync_directory(directory)
+        for entry in [*directory.glob("step-*.tmp"), *directory.glob("step-*.old")]:
+            shutil.rmtree(entry)
+
+
+def _delete(path: Path) -> None:
+    """Renamed first, so that a kill in between leaves no half-empty directory under a good name."""
+    doomed = path.with_suffix(".old")
+    os.rename(path, doomed)
+    shutil.rmtree(doomed)
 
 
 def _to_bytes(tensors: Mapping[str, Tensor]) -> bytes:
@@ -194,7 +180,7 @@ def _verified(path: Path) -> dict[str, bytes]:
     except OSError as error:
         kind = CheckpointError if error.errno in _GONE else NotForUsError
         raise kind(f"{path}: no readable {_MANIFEST}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path}: damaged {_MANIFEST}: {error!r}") from error
     contents = {}
     for name, expected in promised.items():

@@ -5,12 +5,10 @@ refusal names the key, what was found and what is allowed. Numbers may be writte
 state size, ``rho = "7n/10"``; :func:`build` replaces them by the integer.
 """
 
-import hashlib
-import json
 import math
 import operator
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache, reduce
 from typing import Annotated, Any, Literal
 
@@ -19,9 +17,8 @@ from msgspec import Meta, Struct
 
 from scornn.errors import UsageError
 from scornn.program import durable
-from scornn.program.roles import Role, roles
-from scornn.program.tasks import TASKS, TaskConfig
-from scornn.program.train.tables import Table, lookup, merge, of_today, set_values
+from scornn.program.tasks import TASKS, Level, TaskConfig
+from scornn.program.train.tables import Table, lookup, merge, of_today
 from scornn.program.train.validate import convert
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -73,6 +70,8 @@ class StepRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 _MOMENTS = ("rmsprop", "adam", "adamw", "stiefel-rms")
 _TAKEN_BY = {"flavour": ("rmsprop",), "decay": _MOMENTS, "eps": _MOMENTS, "weight_decay": ("adam", "adamw")}
 """The rules that a setting of a rule is for; others would pass it over."""
+_LEAST_EPS = 1e-30
+"""A smaller one is zero in float32."""
 _PLAIN = StepRule(kind="sgd", lr=1)
 """Its settings are as good as none: a config.json has them for every rule."""
 
@@ -130,7 +129,7 @@ class OptimizerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     recurrent: StepRule
     bias: Literal["recurrent", "rest"] | Annotated[float, Meta(gt=0, le=10)] = "rest"
     schedule: Schedule | None = None
-    average: Annotated[Average | None, Role.RUN] = None
+    average: Annotated[Average | None, Level.VARIANT] = None
     clip_norm: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     clip_value: Annotated[float, Meta(gt=0, le=1e9)] | None = None
 
@@ -145,24 +144,24 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ``plugins`` are the Python files that its task or model came from; see :mod:`scornn.program.plugins`.
     """
 
-    format: Annotated[Literal[1], Role.RUN] = 1
+    format: Annotated[Literal[1], Level.MACHINE] = 1
     task: TaskConfig
     model: ModelConfig
     optimizer: OptimizerConfig
-    seed: Annotated[int, Meta(ge=0, le=(1 << 32) - 1), Role.RUN] = 5544
+    seed: Annotated[int, Meta(ge=0, le=(1 << 32) - 1), Level.SAMPLE] = 5544
     start: str | None = None
-    steps: Annotated[Annotated[int, Meta(ge=1, le=1 << 40)] | None, Role.FREE] = None
-    epochs: Annotated[Annotated[int, Meta(ge=1, le=1 << 30)] | None, Role.FREE] = None
-    eval_every: Annotated[int, Meta(ge=0, le=1 << 40), Role.RUN] = 0
-    log_every: Annotated[int, Meta(ge=1, le=1 << 40), Role.RUN] = 10
-    checkpoint_every: Annotated[int, Meta(ge=1, le=1 << 40), Role.RUN] = 500
-    stop_when: Annotated[dict[str, float], Role.FREE] = {}
-    threads: Annotated[int, Meta(ge=1, le=1024), Role.RUN]
-    device: Annotated[Literal["cpu", "cuda"], Role.RUN] = "cpu"
-    backend: Annotated[str, Role.RUN] = "auto"
-    name: Annotated[str | None, Role.FREE] = None
-    data: Annotated[str | None, Role.FREE] = None
-    plugins: Annotated[tuple[str, ...], Role.FREE] = ()
+    steps: Annotated[Annotated[int, Meta(ge=1, le=1 << 40)] | None, Level.LENGTH] = None
+    epochs: Annotated[Annotated[int, Meta(ge=1, le=1 << 30)] | None, Level.LENGTH] = None
+    eval_every: Annotated[int, Meta(ge=0, le=1 << 40), Level.SAMPLE] = 0
+    log_every: Annotated[int, Meta(ge=1, le=1 << 40), Level.MACHINE] = 10
+    checkpoint_every: Annotated[int, Meta(ge=1, le=1 << 40), Level.MACHINE] = 500
+    stop_when: Annotated[dict[str, float], Level.LENGTH] = {}
+    threads: Annotated[int, Meta(ge=1, le=1024), Level.MACHINE]
+    device: Annotated[Literal["cpu", "cuda"], Level.MACHINE] = "cpu"
+    backend: Annotated[str, Level.MACHINE] = "auto"
+    name: Annotated[str | None, Level.NAME] = None
+    data: Annotated[str | None, Level.NAME] = None
+    plugins: Annotated[tuple[str, ...], Level.NAME] = ()
 
     def length(self, steps_per_epoch: int) -> int:
         """The steps of the whole run."""
@@ -181,13 +180,6 @@ def _with_tasks(kinds: tuple[Any, ...]) -> type[Config]:
         "Config", [("task", task)], bases=(Config,), frozen=True, kw_only=True, forbid_unknown_fields=True
     )
     return made
-
-
-def role(key: str) -> Role | None:
-    """What another value of a dotted key, or of the table it stands in, makes of a run; None: another experiment."""
-    known, parts = roles(config_type()), key.split(".")
-    names = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
-    return next((known[name] for name in names if name in known), None)
 
 
 def is_real(key: str) -> bool:
@@ -218,26 +210,6 @@ def to_table(config: Config) -> Table:
 def to_json(config: Config) -> str:
     """The text of ``config.json``. :func:`read` and :func:`build` give the same config back, bit for bit."""
     return durable.json_bytes(to_table(config)).decode()
-
-
-def config_hash(config: Config) -> str:
-    """sha256 of all that decides the course of training; how long it goes on is left out.
-
-    So is what is None: an option that a later version adds, unset by default, does not make an earlier run another one.
-    """
-    text = json.dumps(told_apart(to_table(config)), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def differences(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
-    """The dotted keys in which two courses of training differ, and both values; what is free is left out."""
-    a, b = (told_apart(to_table(config)) for config in (before, now))
-    return {key: (a.get(key), b.get(key)) for key in {**a, **b} if a.get(key) != b.get(key)}
-
-
-def told_apart(table: Mapping[str, Any], free: Collection[Role] = (Role.FREE,)) -> Table:
-    """The dotted keys that are set, without those of these roles: equal where two runs are one."""
-    return {key: value for key, value in set_values(table).items() if role(key) not in free}
 
 
 def fraction(text: Any, n: int) -> int | None:
@@ -277,6 +249,11 @@ def _check_together(config: Config) -> None:
                     f"{full} = {value}: only {take} it, not {rule.kind}; leave it out, or set it back: "
                     f"--set {full}={unset}"
                 )
+        if rule.kind in ("adam", "adamw", "stiefel-rms") and rule.eps is not None and rule.eps < _LEAST_EPS:
+            raise UsageError(
+                f"optimizer.{name}.eps = {rule.eps}: {rule.kind} divides by it where a gradient is zero; "
+                f"expected at least {_LEAST_EPS}, or none, which is 1e-8"
+            )
     if (schedule := config.optimizer.schedule) is not None:
         key = "optimizer.schedule.every"
         if schedule.kind == "halving" and schedule.every is None:

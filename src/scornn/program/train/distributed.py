@@ -13,18 +13,24 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Timer
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from scornn.errors import ScornnError
+from scornn.errors import ScornnError, UsageError
+from scornn.program.progress import log
 
 T = TypeVar("T")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _PR_SET_PDEATHSIG = 1
 _SETTING_UP = timedelta(minutes=30)
+_JOINING = timedelta(minutes=5)
+"""How long the first process waits for the others."""
+_PATIENCE = 5.0
+"""Seconds after which it says what it waits for."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,12 @@ class World:
             raise refused
         return answer["result"]
 
+    def on_first(self, work: Callable[[], T]) -> T | None:
+        """Do ``work`` on rank 0, whose result it is alone; every process gets its refusal."""
+        result: list[T] = []
+        self.from_first(lambda: result.append(work()))
+        return result[0] if result else None
+
     def _broadcast(self, value: Any) -> Any:
         """As JSON: torch's own broadcast of objects would unpickle what comes over the network."""
         data = json.dumps(value, default=str).encode() if self.first else b""
@@ -133,7 +145,20 @@ def _store(size: int) -> Any:
     """The launcher's store. It outlives a restart, and with it the addresses of dead processes, so on one machine
     each attempt gets keys of its own (pytorch issue 135712; over several machines the counts need not agree).
     """
-    store: Any = next(rendezvous("env://", timeout=_SETTING_UP))[0]
+    others = f"{size - 1} other process{'es' * (size > 2)}"
+    where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    again = "start them all with `torchrun --nproc-per-node N -m scornn train …`, or unset WORLD_SIZE"
+    notice = Timer(_PATIENCE, log.warning, [f"waiting for {others} at {where} (WORLD_SIZE = {size})"])
+    notice.daemon = True
+    notice.start()
+    try:
+        store: Any = next(rendezvous("env://", timeout=_JOINING))[0]
+    except ValueError as error:  # no MASTER_ADDR, say
+        raise UsageError(f"WORLD_SIZE = {size}: {error}; {again}") from None
+    except (RuntimeError, dist.DistError) as error:
+        raise UsageError(f"{others} did not come within {_JOINING} at {where}: {again}; {error}") from None
+    finally:
+        notice.cancel()
     if os.environ.get("LOCAL_WORLD_SIZE") == str(size):
         store = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)  # type: ignore[attr-defined]
     return store

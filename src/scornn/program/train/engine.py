@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,22 +23,17 @@ from torch.optim.swa_utils import AveragedModel
 
 from scornn import ops
 from scornn.errors import DivergedError, UsageError
+from scornn.matrices import cached
 from scornn.nn import SequenceModel
-from scornn.nn.caching import cached
 from scornn.nn.catalogue import MODELS, build, options_of, parameter_count
 from scornn.optim import RMSprop, StiefelStep, parameter_groups
 from scornn.program import tasks
 from scornn.program.tasks import Batch, Task, TaskForm
 from scornn.program.tasks.catalogue import faults_told, foreign_file
 from scornn.program.tasks.contract import take
-from scornn.program.train.config import Average, Config, StepRule
+from scornn.program.train.config import Average, Config, ModelConfig, StepRule
 from scornn.program.train.distributed import World
-
-Clock = Callable[[str], None]
-"""Called with the name of each part of a step when that part ends."""
-
-Weights = Literal["raw", "average"]
-"""Those that are stepped, or their exponential average."""
+from scornn.program.train.figures import Weights
 
 
 class Outcome(NamedTuple):
@@ -53,16 +48,18 @@ def make_task(config: Config) -> Task:
     return tasks.make(config.task, config.seed, Path(config.data) if config.data else None)
 
 
-def build_model(config: Config, task: Task | TaskForm, network: type[SequenceModel] = SequenceModel) -> SequenceModel:
+def build_model(
+    model: ModelConfig, task: Task | TaskForm, backend: str = "auto", network: type[SequenceModel] = SequenceModel
+) -> SequenceModel:
     """The network of a config, freshly drawn from the global random generator."""
-    model = config.model
     options: dict[str, Any] = dict(model.options)
-    if config.backend not in ops.BACKENDS:
-        raise UsageError(f"backend = {config.backend!r}: expected one of {', '.join(ops.BACKENDS)}")
+    if backend not in ops.BACKENDS:
+        raise UsageError(f"backend = {backend!r}: expected one of {', '.join(ops.BACKENDS)}")
+    if backend == "native" and (state := ops.backends()["native"]) != "available":
+        raise UsageError(f"backend = native: {state}; expected auto, manual or naive")
     kind = MODELS[model.name].layer if model.name in MODELS else None
     if kind is not None and "backend" in inspect.signature(kind).parameters:
-        # a rung that a model lacks is its naive one
-        options["backend"] = config.backend if config.backend in (*kind.BACKENDS, "native") else "naive"
+        options["backend"] = backend
     if kind is not None:
         _check_options(model.name, kind, model.options)
     try:
@@ -120,7 +117,7 @@ class Engine:
         random.seed(config.seed)
         np.random.seed(config.seed)  # noqa: NPY002, a layer or a library might draw from it
         torch.manual_seed(config.seed)
-        self.model = build_model(config, task).to(world.device)
+        self.model = build_model(config.model, task, config.backend).to(world.device)
         self._forward: nn.Module = self.model
         if world.size > 1:
             # step() keeps buffers alike in every process. torch has renamed the option, and warns of the old name.
@@ -142,7 +139,7 @@ class Engine:
         self._groups = parameter_groups(self.model, lr=rest.lr, recurrent_lr=recurrent.lr, bias=bias)
         self.parameters = [p for group in self._groups for p in group["params"]]
         steps_apart = recurrent != rest and "recurrent" not in [group["name"] for group in self._groups]
-        self.unheard = "optimizer.recurrent" if steps_apart else None
+        self.unused_rule = "optimizer.recurrent" if steps_apart else None
         """A setting that changes nothing here: the network has no parameters that it is for."""
         self._steps_per_epoch = task.num_batches("train")
         self._total = config.length(self._steps_per_epoch)
@@ -188,7 +185,7 @@ class Engine:
             self.model.eval()(batch.inputs, batch.lengths)
         self.model.train()
 
-    def step(self, epoch: int, number: int, stop: bool = False, clock: Clock = lambda part: None) -> Outcome:
+    def step(self, epoch: int, number: int, stop: bool = False) -> Outcome:
         """Batch ``number`` of ``epoch``, forward, backward, update.
 
         Raises :class:`DivergedError`, with the parameters untouched, if the loss or the gradient is not finite.
@@ -198,7 +195,6 @@ class Engine:
         if empty := batch.size == 0:  # DDP wants a backward pass of every process: one sample, which does not count
             batch = whole.shard(0, whole.size, self.task.read)
         batch = batch.to(self.world.device)
-        clock("data")
         outputs = self._forward(batch.inputs, batch.lengths)
         with self._faults("loss", "train", number):
             total, count = self.task.loss(outputs, batch)
@@ -211,12 +207,10 @@ class Engine:
             # DDP averages over processes; the loss is a sum over all of them divided by one common count.
             sums = self.world.add([float(total.detach()), count, stopping])
             loss, stopping = total * (self.world.size / sums[1]), sums[2]
-        clock("forward")
         for parameter in self.parameters:
             parameter.grad = None
         penalty = self.model.layer.penalty()
         (loss if penalty is None else loss + penalty).backward()
-        clock("backward")
         self._set_rates(epoch * self._steps_per_epoch + number)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         value, gradient_norm = torch.stack([loss.detach(), _norm(gradients)]).tolist()
@@ -227,14 +221,14 @@ class Engine:
             finite = all(bool(g.isfinite().all()) for g in gradients)
         if not math.isfinite(value) or not finite:
             said = self._divergence(value, gradient_norm)
-            raise DivergedError(said + self.unfit("train", [number], epoch))
+            raise DivergedError(said + self.nonfinite_data("train", [number], epoch))
         self._clip(gradients, gradient_norm)
         for optimizer in self.optimizers.values():
             optimizer.step()
+        self.model.layer.after_step()
         self.world.average_(self._statistics)
         if self.average is not None:
             self.average.update_parameters(self.model)
-        clock("optimizer")
         return Outcome(value, stopping > 0)
 
     def network(self, weights: Weights = "raw") -> SequenceModel:
@@ -278,8 +272,8 @@ class Engine:
                 )
         return {name: total / count for name, (total, count) in sums.items()}
 
-    def unfit(self, split: str, numbers: Iterable[int], epoch: int = 0) -> str:
-        """Names the first of some batches whose data are not finite: it began there, and not in the weights."""
+    def nonfinite_data(self, split: str, numbers: Iterable[int], epoch: int = 0) -> str:
+        """Name the first of some batches whose data hold NaN or infinity; empty where none does."""
         for number in numbers:
             batch = self.task.batch(split, epoch, number)
             parts = {"inputs": batch.inputs, "targets": batch.targets}

@@ -1,22 +1,13 @@
 """Where a run stands, in plain values: with the engine's state it is all that a checkpoint holds."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from scornn.program.train.engine import Weights
+from scornn.program.train.figures import Figures, Weights
 
-Metrics = dict[str, float]
-
-
-@dataclass
-class Standing:
-    """The last and the best evaluations of one kind of weights, and the step whose checkpoint is kept as the best."""
-
-    final: dict[str, Metrics] = field(default_factory=dict)
-    best: dict[str, Any] | None = None
-    best_by_valid: dict[str, Any] | None = None
-    kept_best: int | None = None
+_PLAIN = ("step", "window", "evaluate", "reached", "seconds", "elapsed")
+_FIGURES = ("final", "best", "best_by_valid")
 
 
 @dataclass
@@ -33,24 +24,24 @@ class Ledger:
     seconds: float = 0.0
     """In training steps; ``elapsed`` counts evaluations and checkpoints too."""
     elapsed: float = 0.0
-    raw: Standing = field(default_factory=Standing)
-    average: Standing = field(default_factory=Standing)
-
-    def of(self, weights: Weights) -> Standing:
-        """The standing of the weights that are stepped, or of their average."""
-        return self.raw if weights == "raw" else self.average
+    figures: dict[Weights, Figures] = field(default_factory=lambda: {"raw": Figures(), "average": Figures()})
+    """Of the weights that are stepped, and of their average."""
 
     def to_table(self) -> dict[str, Any]:
-        """What a checkpoint holds: the standing of the raw weights lies flat in it, as in version 0.1."""
-        table = asdict(self)
-        raw = table.pop("raw")
-        del raw["kept_best"]
-        return {**table, **raw}
+        """What a checkpoint holds: the figures of the raw weights lie flat in it."""
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        average = self.figures["average"]
+        return {
+            **plain,
+            **asdict(self.figures["raw"]),
+            "average": {**asdict(average), "kept_best": average.kept_step},
+        }
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Any], kept_best: int | None) -> "Ledger":
-        """The ledger of a checkpoint, one of version 0.1 too."""
-        own = {f.name for f in fields(cls)} - {"raw", "average"}
-        raw = Standing(table["final"], table["best"], table["best_by_valid"], kept_best)
-        average = Standing(**table.get("average", {}))
-        return cls(**{key: value for key, value in table.items() if key in own}, raw=raw, average=average)
+    def from_table(cls, table: Mapping[str, Any]) -> "Ledger":
+        """The ledger of a checkpoint."""
+        tables: dict[Weights, Mapping[str, Any]] = {"raw": table, "average": table.get("average", {})}
+        figures = {
+            which: Figures(**{key: part[key] for key in _FIGURES if key in part}) for which, part in tables.items()
+        }
+        return cls(**{name: table[name] for name in _PLAIN}, figures=figures)

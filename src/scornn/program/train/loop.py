@@ -8,6 +8,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -15,14 +16,17 @@ import msgspec
 from scornn import ops
 from scornn.errors import CheckpointError, DivergedError, UsageError
 from scornn.program import plugins
-from scornn.program.tasks import TASKS, Task, TaskConfig, TaskForm, check
+from scornn.program.progress import run_log
+from scornn.program.tasks import Task, TaskForm, check
 from scornn.program.tasks.catalogue import name_of
-from scornn.program.tasks.contract import difference, fingerprint
-from scornn.program.train import checkpoint, progress, provenance, state
-from scornn.program.train.config import Config, build, config_hash, differences, to_table
+from scornn.program.tasks.contract import fingerprint
+from scornn.program.train import checkpoint, provenance, state
+from scornn.program.train.config import Config, to_table
 from scornn.program.train.distributed import World
-from scornn.program.train.engine import Clock, Engine, Weights
-from scornn.program.train.ledger import Ledger, Metrics, Standing
+from scornn.program.train.engine import Engine
+from scornn.program.train.figures import Metrics, Weights, figures
+from scornn.program.train.identity import Identity, differences, in_words
+from scornn.program.train.ledger import Ledger
 from scornn.program.train.progress import Figures, Silent
 from scornn.program.train.run import Run, label
 from scornn.program.train.signals import StopRequest
@@ -31,31 +35,20 @@ _NOT_ORTHOGONAL = 1e-3
 """‖WᵀW − I‖_F of a constrained float32 W is about n·eps; past this something is wrong."""
 
 
-def check_belongs(saved: checkpoint.Checkpoint, config: Config) -> None:
-    """Refuse a checkpoint of another course of training.
-
-    Its config is compared, not the hash that it noted: one of before an option existed has the option's default.
-    """
-    known = any(isinstance(config.task, entry.config) for entry in TASKS.values())
-    changed = differences(_config_of(saved, None if known else type(config.task)), config)
+def check_belongs(saved: checkpoint.Checkpoint, config: Config | Mapping[str, Any]) -> None:
+    """Refuse a checkpoint of another course of training."""
+    changed = Identity.of(config).differences(Identity.of(saved.state["config"]), "course")
     changed.pop("device", None)  # a run may move to another one: a warning says so, with the rest of the numerics
     if changed:
-        said = ", ".join(f"{key} was {there!r}, is {here!r}" for key, (there, here) in changed.items())
+        said = ", ".join(in_words(changed))
         raise CheckpointError(f"{saved.path} belongs to another config: {said}; restore config.json or start a new run")
-
-
-def _config_of(saved: checkpoint.Checkpoint, task: type[TaskConfig] | None = None) -> Config:
-    try:
-        return build(saved.state["config"], task)
-    except (UsageError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{saved.path}: its config cannot be read: {error}") from None
 
 
 class Trainer:
     """Trains one config. :meth:`attach` gives it a run directory; without one it leaves no trace."""
 
-    def __init__(self, config: Config, task: Task, world: World, clock: Clock = lambda part: None) -> None:
-        self.config, self.task, self.world, self.clock = config, task, world, clock
+    def __init__(self, config: Config, task: Task, world: World) -> None:
+        self.config, self.task, self.world = config, task, world
         check(task)
         self.engine = Engine(config, task, world)
         _ = self.engine.optimizers  # a rule that does not fit is refused before anything is written
@@ -70,55 +63,43 @@ class Trainer:
         self._data = fingerprint(task)
         self._form = msgspec.to_builtins(TaskForm.of(name_of(config.task), task))
         self._best_before: set[int] = set()
-        self._ends_here = False
-        self._unlogged: list[str] = []
         self._check_stop_when()
         self.engine.check_batches()
 
     def attach(self, run: Run, display: Callable[[Figures], Silent] = Silent) -> None:
         """Write in this run directory from now on, and show progress on this display."""
-        run.open()
         self.run_directory = run
         self.display = display(self.display.figures)
-        for text in self._unlogged:
-            run.log(text)
-        self._unlogged = []
 
     def resume(self, saved: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint of the same config and data. Nothing is written."""
         check_belongs(saved, self.config)
-        other = difference(saved.state["data"], self._data)
         form = saved.state.get("task") or self._form  # earlier versions kept none
-        if changed := [key for key in self._form if form.get(key) != self._form[key]]:
-            said = ", ".join(f"its {key} was {form.get(key)!r}, is {self._form[key]!r}" for key in changed)
-            others = "is of data of another kind" if other else "is of a task that has changed since"
-            raise CheckpointError(f"{saved.path} {others}: {said}; start a new run")
-        if other:
-            raise CheckpointError(f"{saved.path} was trained on other data: {other}")
+        data, task = differences(saved.state["data"], self._data), differences(form, self._form)
+        if data or task:
+            said = f"{'on other data' if data else 'for another task'}: {'; '.join(in_words(task | data))}"
+            raise CheckpointError(f"{saved.path} was trained {said}; start a new run")
         with state.naming(saved.path):
             state.restore(self.engine, saved.model, saved.training, saved.state)
-        self.ledger = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"])
+        self.ledger = Ledger.from_table(saved.state["ledger"])
         self._best_before = self._best_steps()
         self.ledger.reached &= bool(self.config.stop_when)
-        self._take_a_new_end(_config_of(saved))
-        for key, here in self._numerics().items():
-            there = saved.state["numerics"].get(key)
-            if there != here and not self.finished:
-                self.warn(f"may not resume bit for bit: {key} was {there}, is {here}")
+        self._check_end(saved.state["config"])
+        if not self.finished and (changed := differences(saved.state["numerics"], self._numerics())):
+            run_log.warning(f"may not resume bit for bit: {', '.join(in_words(changed))}")
 
-    def _take_a_new_end(self, before: Config) -> None:
+    def _check_end(self, before: Mapping[str, Any]) -> None:
+        """Refuse a new end that the run has passed, and say what a later one means for the rates."""
         schedule, step = self.config.optimizer.schedule, self.ledger.step
-        ends = [config.length(self.steps_per_epoch) for config in (before, self.config)]
-        if ends[0] == ends[1]:
+        end = before["steps"] or (before["epochs"] or 0) * self.steps_per_epoch
+        if end == self.total:
             return
-        if self.total < step:
+        if self.total <= step:
             raise UsageError(f"the new end is step {self.total:,}, but the run stands at step {step:,} already")
-        self._ends_here = self.total == step  # which was no end then
-        self.ledger.evaluate |= self._ends_here and not self._due(step)
         if schedule is not None and schedule.looks_at_the_end:
-            self.warn(
-                f"the rates fall to zero at the end of the run ({schedule.kind}), which moves from step {ends[0]:,} "
-                f"to {ends[1]:,}: from step {self.ledger.step:,} on they are those of a run of that length"
+            run_log.warning(
+                f"the rates fall to zero at the end of the run ({schedule.kind}), which moves from step {end:,} "
+                f"to {self.total:,}: from step {step:,} on they are those of a run of that length"
             )
 
     @property
@@ -128,21 +109,13 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to do."""
+        """True when nothing is left to do."""
         return not self.ledger.evaluate and (self.ledger.reached or self.ledger.step >= self.total)
-
-    @property
-    def settled(self) -> bool:
-        """Whether every step has its line: not so where the end was moved to where the run stands."""
-        return not (self._ends_here and self.ledger.window[1])
 
     def run(self) -> int:
         """Train to the end, or to the boundary after SIGINT or SIGTERM. Returns the signal, 0 at the end."""
         self.display.begin(self.ledger.step)
         started, before = time.perf_counter(), self.ledger.elapsed
-        if self.finished and not self.settled:
-            self._record_window()
-            self.save()
         with StopRequest() as stop:
             try:
                 agreed = False  # every process must leave at the same step
@@ -161,36 +134,18 @@ class Trainer:
                     leaving = agreed if self.world.size > 1 else bool(stop)  # the checkpoint comes at once
                     if due or (at_boundary and not self.ledger.evaluate and not leaving):
                         self.save()
-                    self.clock("rest")
                 if self.config.stop_when and not self.ledger.reached:
                     goals = ", ".join(f"{name}={value:g}" for name, value in self.config.stop_when.items())
-                    self.say(f"not reached in {self.total} steps: {goals}")
+                    run_log.info(f"not reached in {self.total} steps: {goals}")
             finally:
                 self.display.close()
         return 0
-
-    def say(self, text: str) -> None:
-        """A line for people, in the log too."""
-        self.display.say(text)
-        self._note(text)
-
-    def warn(self, text: str) -> None:
-        """A line that people must see: on standard error, also of a quiet run, and in the log."""
-        if self.world.first:
-            progress.warn(text)
-        self._note(text)
-
-    def _note(self, text: str) -> None:
-        if self.run_directory:
-            self.run_directory.log(text)
-        else:
-            self._unlogged.append(text)
 
     def _step(self, stop: bool) -> bool:
         ledger, begun = self.ledger, time.perf_counter()
         epoch, number = divmod(ledger.step, self.steps_per_epoch)
         try:
-            outcome = self.engine.step(epoch, number, stop, self.clock)
+            outcome = self.engine.step(epoch, number, stop)
         except DivergedError as error:
             raise DivergedError(
                 f"not finite at step {ledger.step + 1}: {error}; the update was not applied. It would be so again: "
@@ -213,7 +168,7 @@ class Trainer:
         return f"{begin} a lower --recurrent-lr or --lr{clip}" + ("" if saved else ", and with data of size about one")
 
     def _due(self, step: int) -> bool:
-        """Whether a run is evaluated here that does not end here."""
+        """True where an evaluation is due in the middle of a run."""
         return step % (self.config.eval_every or self.steps_per_epoch) == 0
 
     def _evaluate(self, stop: StopRequest) -> bool:
@@ -235,15 +190,15 @@ class Trainer:
         improved = False
         for weights, results in found.items():
             orthogonality = self.engine.orthogonality(weights)
-            for split, metrics in results.items():
-                self._record(split, metrics, orthogonality, weights)
+            rows = [self._record(split, metrics, orthogonality, weights) for split, metrics in results.items()]
             if orthogonality is not None and not orthogonality < _NOT_ORTHOGONAL:
                 which = "" if weights == "raw" else " of the averaged weights"
-                self.warn(
+                run_log.warning(
                     f"step {self.ledger.step}: W{which} is no longer orthogonal, ‖WᵀW − I‖_F = {orthogonality:.3g}"
                 )
-            self.ledger.of(weights).final = results
-            improved |= self._note_best(results, self.ledger.of(weights))
+            so_far = figures(rows, self.task.headline, self.task.goal, weights, self.ledger.figures[weights])
+            self.ledger.figures[weights] = so_far
+            improved |= so_far.kept_step == self.ledger.step
         if self.run_directory:
             self.run_directory.flush_metrics()
         self.ledger.evaluate = False
@@ -259,41 +214,24 @@ class Trainer:
                 return None
             if not all(math.isfinite(value) for value in metrics.values()):
                 which = "" if weights == "raw" else " with the averaged weights"
-                unfit = self.engine.unfit(split, range(self.task.num_batches(split)))
+                nonfinite_data = self.engine.nonfinite_data(split, range(self.task.num_batches(split)))
                 raise DivergedError(
-                    f"not finite at step {self.ledger.step}, evaluating {split}{which}: {metrics}{unfit}"
+                    f"not finite at step {self.ledger.step}, evaluating {split}{which}: {metrics}{nonfinite_data}"
                 )
             results[split] = metrics
         return results
 
-    def _note_best(self, results: dict[str, Metrics], standing: Standing) -> bool:
-        """The paper's figure is the best test evaluation; the honest one is chosen on data set aside."""
-        name = self.task.headline
-        at: dict[str, Any] = {"step": self.ledger.step, "epoch": self._epoch(), "split": "test"}
-        at["value"] = results["test"][name]
-        new_best = standing.best is None or self._better(at["value"], standing.best["value"])
-        if new_best:
-            standing.best = at
-        chosen = new_best
-        if "valid" in results:
-            valid = results["valid"][name]
-            chosen = standing.best_by_valid is None or self._better(valid, standing.best_by_valid["valid"])
-            if chosen:
-                standing.best_by_valid = {**at, "valid": valid}
-        if chosen:
-            standing.kept_best = self.ledger.step
-        return chosen
-
     def _record_window(self) -> None:
-        """The mean training loss of the steps since the last such line, where there are any."""
+        """Record the mean training loss since the last such line, if there were steps."""
         total, count = self.ledger.window
         if count:
             self._record("train", {"loss": total / count}, self.engine.orthogonality())
             self.ledger.window = [0.0, 0.0]
 
     def _record(
-        self, split: str, metrics: Metrics, orthogonality: float | None, weights: Weights | None = None
-    ) -> None:
+        self, split: str, metrics: Metrics, orthogonality: float | None, weights: Weights = "raw"
+    ) -> dict[str, Any]:
+        """One line of the metrics."""
         record: dict[str, Any] = {"step": self.ledger.step, "epoch": self._epoch(), "split": split}
         if weights == "average":
             record["weights"] = weights
@@ -305,9 +243,10 @@ class Trainer:
             self.run_directory.append(record)
         for viewer in self.viewers:
             viewer(record)
+        return record
 
     def save(self) -> None:
-        """A checkpoint, then what may be deleted because of it, then the summary that agrees with it."""
+        """Write a checkpoint, delete what it replaces, and write the summary that agrees with it."""
         run = self.run_directory
         if run is None and self.world.size == 1:
             return
@@ -321,7 +260,7 @@ class Trainer:
             "data": self._data,
             "task": self._form,
             "ledger": self.ledger.to_table(),
-            "kept_best": self.ledger.raw.kept_best,
+            "kept_best": self.ledger.figures["raw"].kept_step,
             "metrics_bytes": run.sync_metrics(),
         }
         checkpoint.save(run.checkpoints, self.ledger.step, model, training, values)
@@ -333,7 +272,7 @@ class Trainer:
         run.write_summary(self.summary())
 
     def _best_steps(self) -> set[int]:
-        kept = (self.ledger.of(weights).kept_best for weights in self.weights)
+        kept = (self.ledger.figures[weights].kept_step for weights in self.weights)
         return {step for step in kept if step is not None}
 
     def summary(self) -> dict[str, Any]:
@@ -350,12 +289,13 @@ class Trainer:
             "baseline": self.task.baseline,
             "headline": self.task.headline,
             "goal": self.task.goal,
+            "splits": self.splits,
             **self._figures("raw"),
             **({"average": self._figures("average")} if "average" in self.weights else {}),
             "seconds": ledger.seconds,
             "seconds_per_step": ledger.seconds / max(1, ledger.step),
             "seconds_with_evaluation": ledger.elapsed,
-            "config_hash": config_hash(self.config),
+            "config_hash": Identity.of(self.config).digest(),
             "data": self._data,
             "versions": provenance.versions(),
             "machine": provenance.machine(),
@@ -363,20 +303,11 @@ class Trainer:
         }
 
     def _figures(self, weights: Weights) -> dict[str, Any]:
-        standing = self.ledger.of(weights)
-        return {
-            "final": standing.final,
-            "best": standing.best,
-            "best_by_valid": standing.best_by_valid,
-            "orthogonality": self.engine.orthogonality(weights),
-        }
+        return {**asdict(self.ledger.figures[weights]), "orthogonality": self.engine.orthogonality(weights)}
 
     def _epoch(self) -> int:
         """The epoch, from 1, that the last step belongs to."""
         return (max(self.ledger.step, 1) - 1) // self.steps_per_epoch + 1
-
-    def _better(self, new: float, old: float) -> bool:
-        return new > old if self.task.goal == "max" else new < old
 
     def _reached(self, found: float, name: str) -> bool:
         """Losses and a headline to be minimised count downwards, every other metric upwards."""

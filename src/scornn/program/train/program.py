@@ -1,10 +1,11 @@
 """Start a run, resume one, evaluate one: the loop with everything that stands around it."""
 
+import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,14 +15,17 @@ import torch
 from scornn.errors import CheckpointError, DataError, RunInUseError, ScornnError, StorageError, UsageError
 from scornn.program import durable, tasks
 from scornn.program import plugins as plugin_files
-from scornn.program.tasks.contract import difference, fingerprint
-from scornn.program.train import board, checkpoint, distributed, progress, provenance, watch
+from scornn.program.progress import RunLog, log, run_log, run_messages
+from scornn.program.tasks.contract import fingerprint
+from scornn.program.train import board, checkpoint, distributed, provenance, watch
 from scornn.program.train.begin import begin_with, find_start
 from scornn.program.train.config import Config, build, to_json, to_table
-from scornn.program.train.engine import Engine, Weights, make_task
+from scornn.program.train.engine import Engine, make_task
+from scornn.program.train.figures import Weights
+from scornn.program.train.identity import differences, in_words
 from scornn.program.train.loop import Trainer
 from scornn.program.train.progress import Figures, Shown, Silent
-from scornn.program.train.run import Run, never_began, no_way_on, place, read_config
+from scornn.program.train.run import Run, has_results, is_finished, newest_step, place, read_config, with_plugins
 from scornn.program.train.weights import Stored
 from scornn.program.train.weights import find as find_weights
 
@@ -63,12 +67,12 @@ def start(
     write_board = board.wanted(tensorboard)
     config, stored = find_start(start_from, config, start_weights, widen=widen)
     check_device(config)
-    with closing(distributed.start(config.device)) as world:
+    with closing(distributed.start(config.device)) as world, _messages(world, quiet or display) as messages:
         trainer = Trainer(config, _task(config), world)  # refuses data, sizes and options before a directory is made
         if stored is not None:
             begin_with(stored, config, trainer.engine)
-        path, there = world.from_first(lambda: place(config, out, join=world.launched))
-        return _train(trainer, Path(path), there, display or (Silent if quiet else Shown), write_board)
+        path = Path(world.from_first(lambda: place(config, out, join=world.launched)))
+        return _train(trainer, path, display or (Silent if quiet else Shown), write_board, messages)
 
 
 def resume(
@@ -90,10 +94,10 @@ def resume(
     """
     write_board = board.wanted(tensorboard)
     config = read_config(path, plugins)
-    if never_began(path):
+    if config.start is not None and not checkpoint.steps(path / "checkpoints") and not has_results(path):
         raise CheckpointError(
             f"{path} ended before the weights of {config.start}, which it starts from, were saved in it; "
-            "train it again with --start-from"
+            "train it again with --start-from, into another --out"
         )
     changed: dict[str, Any] = {}
     if steps is not None or epochs is not None:
@@ -105,9 +109,9 @@ def resume(
     if changed:
         config = build({**to_table(config), **changed})
     check_device(config)
-    with closing(distributed.start(config.device)) as world:
+    with closing(distributed.start(config.device)) as world, _messages(world, quiet or display) as messages:
         trainer = Trainer(config, _task(config), world)
-        return _train(trainer, path, True, display or (Silent if quiet else Shown), write_board)
+        return _train(trainer, path, display or (Silent if quiet else Shown), write_board, messages)
 
 
 def evaluate(
@@ -127,10 +131,10 @@ def evaluate(
     task, engine, saved = load(path, best=best, weights=weights, data=data, plugins=plugins)
     if audio is not None and not isinstance(task, tasks.Speech):
         raise UsageError(f"--audio rebuilds speech, but {path} is a run of {task.name}")
-    if saved.data and (other := difference(saved.data, fingerprint(task))):
-        progress.warn(f"evaluated on other data than {path} was trained on: {other}")
-    if saved.plugins not in (None, code := plugin_files.digest(saved.config.plugins)):
-        progress.warn(f"evaluated with other code than {path} was trained with: {saved.plugins} then, {code} now")
+    if saved.data and (other := differences(saved.data, fingerprint(task))):
+        log.warning(f"evaluated on other data than {path} was trained on: {'; '.join(in_words(other))}")
+    if saved.plugins not in (None, code := plugin_files.digest(saved.config.get("plugins") or ())):
+        log.warning(f"evaluated with other code than {path} was trained with: {code} instead of {saved.plugins}")
     result: dict[str, Any] = {
         "run": str(path),
         "step": saved.step,
@@ -158,24 +162,22 @@ def load(
 
     ``path`` may also be what else holds weights: a recorded result, a checkpoint, a file of `scornn export`.
     """
-    found = find_weights(path, best=best, weights=weights, plugins=plugins)
-    config = found.config
+    found = find_weights(path, best=best, weights=weights)
+    config = build(with_plugins(found.config, plugins))
     if data is not None:
         config = msgspec.structs.replace(config, data=str(data))
     if _lacks_device(config):
-        progress.warn(
-            f"{path} was trained on cuda, and PyTorch finds no GPU here: on the cpu the last digits may differ"
-        )
+        log.warning(f"{path} was trained on cuda, and PyTorch finds no GPU here: on the cpu the last digits may differ")
         config = msgspec.structs.replace(config, device="cpu")
     task = _task(config)
     if found.task is not None:
         was, now = (msgspec.to_builtins(form) for form in (found.task, tasks.TaskForm.of(found.task.name, task)))
-        if other := [f"{key} is {now[key]}, was {was[key]}" for key in was if now[key] != was[key]]:
+        if other := differences(was, now):
             here = f"{config.data} has data" if config.data else "the task is"
-            raise DataError(f"{here} of another kind than {path} was trained on: {', '.join(other)}")
+            raise DataError(f"{here} of another kind than {path} was trained on: {', '.join(in_words(other))}")
     engine = Engine(config, task)
     found.put_into(engine.model)
-    return task, engine, found
+    return task, engine, replace(found, config=to_table(config))
 
 
 def _task(config: Config) -> tasks.Task:
@@ -198,36 +200,39 @@ def _lacks_device(config: Config) -> bool:
     return config.device == "cuda" and not torch.cuda.is_available()
 
 
-def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_board: bool) -> Result:
-    """First all that may be refused, then all that writes: a refusal leaves the directory as it was."""
-    run: Run | None = None
+def _messages(world: distributed.World, quiet: object) -> AbstractContextManager[RunLog]:
+    """The messages of a run; the first process alone shows them, and of a quiet run the warnings alone."""
+    return run_messages(logging.CRITICAL if not world.first else logging.WARNING if quiet else logging.INFO)
 
-    def hold() -> int | None:
-        nonlocal run
-        run = stack.enter_context(Run(path))
-        return _newest(trainer, run, there)
 
+def _train(trainer: Trainer, path: Path, display: Display, write_board: bool, messages: RunLog) -> Result:
+    """Go on from the newest checkpoint, or begin. All that may be refused comes before the directory is held."""
+    world, before = trainer.world, checkpoint.steps(path / "checkpoints")
+    step = world.from_first(lambda: newest_step(path, run_log.warning))
+    saved = None if step is None else checkpoint.load(path / "checkpoints" / f"step-{step}")
+    if saved is not None:
+        trainer.resume(saved)
+    if trainer.finished and world.from_first(lambda: is_finished(path, step)):
+        if world.first:
+            run_log.info(f"{trainer.engine.parameter_count():,} parameters, at step {step:,}, in {path}")
+            run_log.info("nothing is left to do; --iterations or --epochs give the run a later end")
+        return Result(path, 0, trainer.summary(), world.first)
     with ExitStack() as stack:
-        step = trainer.world.from_first(hold)
-        saved = None if step is None else checkpoint.at(path / "checkpoints", step)
-        if saved is not None:
-            trainer.resume(saved)
-            done = trainer.finished and trainer.settled
-            if done and trainer.world.from_first(lambda: run is not None and run.is_settled(saved.step)):
-                if trainer.world.first:
-                    shown = display(trainer.display.figures)
-                    parameters, step = trainer.engine.parameter_count(), trainer.ledger.step
-                    shown.say(f"{parameters:,} parameters, at step {step:,}, in {path}")
-                    shown.say("nothing is left to do; --iterations or --epochs give the run a later end")
-                return Result(path, 0, trainer.summary(), trainer.world.first)
-        trainer.world.from_first(lambda: _open(trainer, run, saved, display))
+        run = world.on_first(lambda: _hold(stack, path, before, saved))
+        if run is not None:
+            trainer.attach(run, display)
+            messages.write_to(run.log)
+            _introduce(trainer, path, saved is None)
         if saved is None and trainer.config.start is not None:
             trainer.save()  # the run no longer needs the other one
         if run is not None:
-            table, watchers = to_table(trainer.config), dict(watch.WATCHERS)
+            durable.write_text(path / "config.json", to_json(trainer.config))
+            if saved is None:
+                run.write_summary(trainer.summary())  # readers learn metric, goal and baseline before the first figure
+            watchers = dict(watch.WATCHERS)
             if write_board:
                 watchers["TensorBoard"] = lambda path, _: board.opened(path / "tensorboard", trainer.ledger.step)
-            trainer.viewers += watch.opened(watchers, path, table, stack, trainer.warn)
+            trainer.viewers += watch.opened(watchers, path, to_table(trainer.config), stack, run_log.warning)
             run.log(f"training from step {trainer.ledger.step}, code {provenance.code_version()}")
         try:
             number = trainer.run()
@@ -237,7 +242,7 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_bo
                     run.log(f"{type(error).__name__}: {error}")
             raise
         except RuntimeError as error:
-            if trainer.world.size > 1 and distributed.lost_peer(error):
+            if world.size > 1 and distributed.lost_peer(error):
                 raise ScornnError(f"another process of this job has gone: {error}") from error
             raise
         summary = trainer.summary()
@@ -245,41 +250,31 @@ def _train(trainer: Trainer, path: Path, there: bool, display: Display, write_bo
             if not number:
                 run.write_summary(summary)
             run.log(f"stopped by {signal.Signals(number).name}" if number else "finished")
-        return Result(path, number, summary, trainer.world.first)
+        return Result(path, number, summary, world.first)
 
 
-def _newest(trainer: Trainer, run: Run, there: bool) -> int | None:
-    """On the first process: the step to go on from, looking only."""
-    if not there:
-        if (run.path / "config.json").exists() and not never_began(run.path):
-            raise RunInUseError(f"another process has just made a run in {run.path}; choose another --out")
-        return None
-    saved = checkpoint.newest(run.checkpoints, trainer.warn)
-    if saved is None:
-        if (run.path / "summary.json").exists():  # of a recorded result, or of a run whose checkpoints were deleted
-            raise CheckpointError(f"{run.path} has results, but no checkpoint to go on from: {no_way_on(run.path)}")
-        return None
-    run.check_metrics(saved.state["metrics_bytes"])
-    return saved.step
-
-
-def _open(trainer: Trainer, run: Run | None, saved: checkpoint.Checkpoint | None, display: Display) -> None:
-    """On the first process, which holds the directory: everything may be written from here on."""
-    assert run is not None
-    trainer.attach(run, display)
+def _hold(stack: ExitStack, path: Path, before: list[int], saved: checkpoint.Checkpoint | None) -> Run:
+    """The run directory with nothing in it that is newer than the checkpoint, which was found among ``before``."""
+    run = stack.enter_context(Run(path))
+    if checkpoint.steps(run.checkpoints) != before:
+        raise RunInUseError(f"another process has just trained in {path}; try again, or choose another --out")
+    run.truncate_metrics(saved.state["metrics_bytes"] if saved else 0)
     if saved is not None:
         # Newer ones are damaged, and their steps will be made again.
-        checkpoint.prune(run.checkpoints, {step for step in checkpoint.steps(run.checkpoints) if step <= saved.step})
-    run.truncate_metrics(saved.state["metrics_bytes"] if saved else 0)
-    durable.write_text(run.path / "config.json", to_json(trainer.config))
-    for line in filter(None, (trainer.task.in_words, _first_line(trainer, run.path))):
-        trainer.say(line)
-    if saved is None:
+        checkpoint.prune(run.checkpoints, {step for step in before if step <= saved.step})
+    return run
+
+
+def _introduce(trainer: Trainer, path: Path, begins: bool) -> None:
+    """Say what is trained, and what in it looks like a mistake."""
+    for line in filter(None, (trainer.task.in_words, _first_line(trainer, path))):
+        run_log.info(line)
+    if begins:
         for doubt in trainer.task.doubts:
-            trainer.warn(doubt)
-        if (key := trainer.engine.unheard) is not None:
+            run_log.warning(doubt)
+        if (key := trainer.engine.unused_rule) is not None:
             model = trainer.config.model.name
-            trainer.warn(f"{key} changes nothing: it is for what makes a recurrent matrix, and {model} has none")
+            run_log.warning(f"{key} changes nothing: it is for what makes a recurrent matrix, and {model} has none")
 
 
 def _first_line(trainer: Trainer, path: Path) -> str:

@@ -6,9 +6,8 @@
 
 import json
 import os
-import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -16,14 +15,15 @@ from typing import Any, BinaryIO, Self
 
 from scornn.errors import CheckpointError, RunInUseError, StorageError, UsageError
 from scornn.program import durable, plugins
-from scornn.program.tasks.catalogue import find, name_of
+from scornn.program.tasks.catalogue import name_of
 from scornn.program.train import checkpoint
-from scornn.program.train.config import Config, build, differences
+from scornn.program.train.config import Config, build
+from scornn.program.train.identity import Identity
 from scornn.program.train.tables import Table, read
 
 RUNS = Path("runs")
-_BEFORE_CONFIG = re.compile(r"lock|checkpoints|metrics\.jsonl|log\.txt|\.config\.json\.[0-9a-f]+\.tmp")
-"""What a run killed in its first moment leaves: nothing to continue, and nothing to lose."""
+_BEFORE_CONFIG = ("lock", "checkpoints", "metrics.jsonl", "log.txt", ".config.json.")
+"""What a run that was killed in its first moment leaves: nothing to continue, and nothing to lose."""
 
 
 def label(config: Config) -> str:
@@ -33,7 +33,7 @@ def label(config: Config) -> str:
 
 
 def read_config(path: Path, files: Sequence[str] = ()) -> Config:
-    """The config of an existing run. Its plugins are loaded: ``files``, or those that it remembers."""
+    """The config of an existing run. Its plugins are loaded: ``files``, or those that it names."""
     return build(with_plugins(read_table(path), files))
 
 
@@ -52,12 +52,12 @@ def read_table(path: Path) -> Table:
 
 
 def with_plugins(table: Mapping[str, Any], files: Sequence[str]) -> Table:
-    """What a config holds, with its plugins loaded: ``files``, or those that it remembers."""
-    return {**table, "plugins": plugins.load(files) or plugins.load_remembered(table)}
+    """What a config holds, with its plugins loaded: ``files``, or those that it names."""
+    return {**table, "plugins": plugins.of_config(table, files)}
 
 
-def place(config: Config, out: Path | None, *, join: bool = False) -> tuple[Path, bool]:
-    """Where a run goes, ``out`` or a free name under ``runs/``, and whether it is already there to be continued.
+def place(config: Config, out: Path | None, *, join: bool = False) -> Path:
+    """Where a run goes: ``out``, or a free name under ``runs/``.
 
     A directory that holds a run is refused with the way to continue it; ``join`` continues a run of the same
     config instead. Without ``out``, a run of another config under the same name makes room: the new one gets
@@ -71,17 +71,17 @@ def place(config: Config, out: Path | None, *, join: bool = False) -> tuple[Path
         raise StorageError(f"{path} is a broken link; expected a directory or a free name")
     if path.exists() and not path.is_dir():
         raise StorageError(f"{path} is a file; expected a directory for the run, or a free name")
-    if not path.exists() or _is_empty(path) or never_began(path):
-        return path, False
+    if not path.exists() or _is_empty(path):
+        return path
     if not (path / "config.json").is_file():
         if checkpoint.steps(path / "checkpoints"):
             raise UsageError(f"{path} has checkpoints but no config.json: restore it, or choose another --out")
         raise UsageError(f"{path} holds files that are not of a run: choose another --out")
-    _refuse_held(path)
+    refuse_held(path)
     another = _holds_another(config, path)
     if join and not another:
-        return path, True
-    finished, other = _is_finished(path), " of another config" if another else ""
+        return path
+    finished, other = is_finished(path), " of another config" if another else ""
     quoted = shlex.quote(str(path))
     later = f"see `scornn eval {quoted}`, give it a later end with `scornn resume {quoted} --iterations N`"
     advice = later if finished else f"continue it with `scornn resume {quoted}`"
@@ -90,40 +90,47 @@ def place(config: Config, out: Path | None, *, join: bool = False) -> tuple[Path
     )
 
 
-def no_way_on(path: Path) -> str:
-    """What there is to do where results are there and no checkpoint: a recorded result, or a run without its own."""
+def newest_step(path: Path, warn: Callable[[str], None]) -> int | None:
+    """The step of the newest good checkpoint of a run that no process holds now; None where there is none at all."""
+    refuse_held(path)
+    saved = checkpoint.newest(path / "checkpoints", warn)
+    if saved is None and has_results(path):  # of a recorded result, or of a run whose checkpoints were deleted
+        raise CheckpointError(f"{path} has results, but no checkpoint to go on from: {retrain_advice(path)}")
+    return saved.step if saved else None
+
+
+def retrain_advice(path: Path) -> str:
+    """Advice for a directory that has results but no checkpoint."""
     again = f"scornn train --config {shlex.quote(str(path / 'config.json'))} --out NEW"
     return f"to train it again would replace its results; `{again}` makes another run"
 
 
 def _holds_another(config: Config, path: Path) -> bool:
     try:
-        there = read_config(path)
-        elsewhere = there.data != config.data and find(name_of(config.task)).by_folder
-        return elsewhere or bool(differences(there, config))
+        here, there = Identity.of(config), Identity.of(read_table(path))
+        return not (here.same(there, "course") and here.same(there, "problem"))
     except (UsageError, StorageError):
         return not _is_empty(path)
 
 
 def _is_empty(path: Path) -> bool:
-    known = all(_BEFORE_CONFIG.fullmatch(entry.name) for entry in path.iterdir())
+    known = all(entry.name.startswith(_BEFORE_CONFIG) for entry in path.iterdir())
     return known and not checkpoint.steps(path / "checkpoints")
 
 
-def never_began(path: Path) -> bool:
-    """Whether a run from other weights was ended before they were saved in it: it has a config, and nothing to lose."""
-    if checkpoint.steps(path / "checkpoints") or (path / "summary.json").exists():
-        return False
-    return durable.read_object(path / "config.json").get("start") is not None
+def has_results(path: Path) -> bool:
+    """Whether a run has a summary of more than its start."""
+    return (path / "summary.json").exists() and durable.read_object(path / "summary.json").get("steps") != 0
 
 
-def _is_finished(path: Path, step: int | None = None) -> bool:
+def is_finished(path: Path, step: int | None = None) -> bool:
+    """Whether a run has come to its end, at this step where one is given."""
     summary = durable.read_object(path / "summary.json")
     return summary.get("finished") is True and step in (None, summary.get("steps"))
 
 
-def _refuse_held(path: Path) -> None:
-    """An error where another process trains in this directory now."""
+def refuse_held(path: Path) -> None:
+    """Refuse a directory in which another process trains now."""
     with suppress(FileNotFoundError), open(path / "lock", "rb") as file:
         if not durable.hold(file.fileno(), shared=True):
             raise _in_use(path, file.read(32))
@@ -135,13 +142,12 @@ def _in_use(path: Path, holder: bytes) -> RunInUseError:
 
 
 class Run:
-    """A run directory, held by this process until :meth:`close`. Nothing in it changes before :meth:`open`."""
+    """A run directory, held by this process until :meth:`close`."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.checkpoints = path, path / "checkpoints"
         self._files: dict[str, BinaryIO] = {}
         durable.make_directory(path)
-        self._made_lock = not (path / "lock").exists()
         with durable.storage_errors(path / "lock"):
             own = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
             self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | own, 0o666)
@@ -149,35 +155,23 @@ class Run:
             holder = os.read(self._lock, 32)
             os.close(self._lock)
             raise _in_use(path, holder)
+        try:
+            self._open()
+        except BaseException:
+            os.close(self._lock)
+            raise
 
-    def open(self) -> None:
-        """Mend what a kill left, and begin to write."""
+    def _open(self) -> None:
+        """Remove what a kill left, and open what is written to."""
         durable.make_directory(self.checkpoints)
         with durable.storage_errors(self.path):
             os.ftruncate(self._lock, 0)
-            os.lseek(self._lock, 0, os.SEEK_SET)
             os.write(self._lock, f"{os.getpid()}\n".encode())
             durable.remove_temporaries(self.path)
-            checkpoint.clean(self.checkpoints)
+            checkpoint.remove_unfinished(self.checkpoints)
         for name in ("metrics.jsonl", "log.txt"):
             with durable.storage_errors(self.path / name):
                 self._files[name] = open(self.path / name, "ab")  # noqa: SIM115
-
-    def is_settled(self, step: int) -> bool:
-        """Whether the run ended at this step and nothing is left to mend."""
-        return _is_finished(self.path, step) and not checkpoint.replaced(self.checkpoints)
-
-    def check_metrics(self, size: int) -> None:
-        """Refuse a metrics file that is shorter than it was when a checkpoint was made."""
-        found = 0
-        path = self.path / "metrics.jsonl"
-        with durable.storage_errors(path, "read"), suppress(FileNotFoundError), open(path, "rb") as file:
-            found = os.fstat(file.fileno()).st_size
-        if found < size:
-            raise CheckpointError(
-                f"{path} has {found} bytes, but the checkpoint was made when it had {size}: "
-                "lines were removed; restore the file"
-            )
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """``summary.json``, durably."""
@@ -207,9 +201,13 @@ class Run:
             file.flush()
 
     def truncate_metrics(self, size: int) -> None:
-        """Drop the lines written after a checkpoint, whose steps will be made again."""
-        self.check_metrics(size)
+        """Drop the lines written after a checkpoint, whose steps will be made again; refuse a file that lacks lines."""
         with self._opened("metrics.jsonl") as file:
+            if (found := os.fstat(file.fileno()).st_size) < size:
+                raise CheckpointError(
+                    f"{self.path / 'metrics.jsonl'} has {found} bytes, but the checkpoint was made when it had {size}: "
+                    "lines were removed; restore the file"
+                )
             os.ftruncate(file.fileno(), size)
             os.fsync(file.fileno())
 
@@ -225,8 +223,6 @@ class Run:
                 for file in self._files.values():
                     file.close()
             finally:
-                if not self._files and self._made_lock:
-                    os.unlink(self.path / "lock")
                 os.close(self._lock)
 
     def __enter__(self) -> Self:

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from scornn.errors import CheckpointError
-from scornn.nn.recurrent import Recurrent
+from scornn.matrices import Matrix
+from scornn.optim import named_parameters
 from scornn.program.train.distributed import World
 from scornn.program.train.engine import Engine
 
@@ -26,7 +27,7 @@ def capture(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[
     """(model tensors, training tensors, plain values): what :func:`restore` takes."""
     training = _generators(engine.world)
     plain: dict[str, Any] = {"optimizer": {}, "random": _python_generators()}
-    names = {id(parameter): name for name, parameter in engine.model.named_parameters()}
+    names = {id(parameter): name for name, parameter in named_parameters(engine.model).items()}
     for group, optimizer in engine.optimizers.items():
         for parameter, state in optimizer.state.items():
             for key, value in state.items():
@@ -46,7 +47,7 @@ def restore(
 ) -> None:
     """Put an engine of the same config into the captured state, generators last."""
     restore_model(engine.model, model)
-    parameters = dict(engine.model.named_parameters())
+    parameters = named_parameters(engine.model)
     states = {key.removeprefix(_OPTIMIZER): t for key, t in training.items() if key.startswith(_OPTIMIZER)}
     for full, value in {**states, **plain["optimizer"]}.items():
         group, name, key = full.split("/")
@@ -114,9 +115,10 @@ def _misfit(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
 
 
 def sign_names(model: torch.nn.Module) -> list[str]:
-    """The buffers of a network that its layers call their signs."""
-    layers = [(f"{path}." * bool(path), m) for path, m in model.named_modules() if isinstance(m, Recurrent)]
-    return [f"{path}{name}{end}" for path, layer in layers for end in layer.suffixes() for name in layer.signs]
+    """The buffers of a network that its matrices call their signs."""
+    matrices = [module for module in model.modules() if isinstance(module, Matrix)]
+    signs = {id(matrix.get_buffer(name)) for matrix in matrices for name in matrix.signs}
+    return [key for key, tensor in model.state_dict(keep_vars=True).items() if id(tensor) in signs]
 
 
 def _generators(world: World) -> dict[str, Tensor]:

@@ -1,7 +1,6 @@
 """Nested tables, as TOML and JSON files and ``--set key=value`` give them: reading, merging, assigning."""
 
 import json
-import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,7 +10,6 @@ from typing import Any
 from scornn.errors import StorageError, UsageError
 
 Table = dict[str, Any]
-_DEEPEST = 32
 
 
 def read(path: Path) -> Table:
@@ -26,16 +24,15 @@ def read(path: Path) -> Table:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     try:
         if path.suffix == ".json":
-            table = json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=float)
+            table = json.loads(text)
         elif path.suffix == ".toml":
             table = tomllib.loads(text)
         else:
             raise UsageError(f"config file {path}: expected a name ending in .toml or .json")
-    except (ValueError, RecursionError) as error:  # both decoders' errors are ValueErrors
+    except ValueError as error:  # both decoders' errors are ValueErrors
         raise UsageError(f"{path}: no valid {path.suffix[1:].upper()}: {error}") from None
     if not isinstance(table, dict):
         raise UsageError(f"{path}: expected a table of keys, found {type(table).__name__}")
-    _check_depth(table, str(path))
     return table
 
 
@@ -66,18 +63,6 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> Table:
 def set_values(table: Mapping[str, Any]) -> Table:
     """:func:`flat` without what is None or empty: a file of before an option says the same as one of today."""
     return {key: value for key, value in flat(table).items() if value is not None and value != []}
-
-
-def of_setting(table: Mapping[str, Any]) -> Table:
-    """A config's table whose ``start`` says what is so for every seed: the run's name, and whether it is averaged.
-
-    >>> of_setting({"start": "mnist-s5544/step-9-averaged/0123456789abcdef"})
-    {'start': 'mnist-averaged'}
-    """
-    start = table.get("start")
-    if not isinstance(start, str):
-        return dict(table)
-    return {**table, "start": re.sub(r"(-s\d+)?/step-\d+(-averaged)?/\w+$", r"\2", start)}
 
 
 def of_today(table: Table) -> Table:
@@ -115,8 +100,6 @@ def parse_setting(text: str, flag: str = "--set", example: str = "optimizer.rest
     key = key.strip()
     if not equals or not all(key.split(".")):
         raise UsageError(f"{flag} {text!r}: expected key=value, for example {flag} {example}")
-    if key.count(".") >= _DEEPEST:
-        raise UsageError(f"{flag} {text[:40]}…: more than {_DEEPEST} tables in each other; expected a few")
     return key, parse_value(value)
 
 
@@ -132,28 +115,4 @@ def parse_value(text: str) -> Any:
         parsed = tomllib.loads(f"value = {text}")
     except ValueError:  # no TOML, or a number of too many digits
         return text
-    except RecursionError:
-        raise UsageError(f"{text[:40]}…: more than {_DEEPEST} tables in each other; expected a few") from None
-    if len(parsed) != 1:
-        return text
-    _check_depth(parsed, f"{text[:40]}…")
-    return parsed["value"]
-
-
-def _check_depth(table: Table, where: str) -> None:
-    """Refuse what everything after would follow to the end of the stack."""
-    level: list[Any] = [table]
-    for _ in range(_DEEPEST + 1):
-        inner = [item.values() if isinstance(item, dict) else item for item in level]
-        level = [value for items in inner for value in items if isinstance(value, dict | list)]
-        if not level:
-            return
-    raise UsageError(f"{where}: more than {_DEEPEST} tables in each other; expected a few")
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> Table:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        twice = next(key for i, (key, _) in enumerate(pairs) if any(key == other for other, _ in pairs[:i]))
-        raise ValueError(f"the key {twice!r} is given twice")
-    return table
+    return parsed["value"] if len(parsed) == 1 else text

@@ -7,7 +7,7 @@ run's summary and a digest of all this. In a recorded result it is called ``weig
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,18 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from scornn.errors import CheckpointError
-from scornn.nn.catalogue import MODELS
 from scornn.nn.model import SequenceModel
-from scornn.program import durable
-from scornn.program import plugins as plugin_files
-from scornn.program.tasks import TASKS, TaskConfig, TaskForm
-from scornn.program.train import checkpoint, progress, state
-from scornn.program.train.config import Config, build, to_table
-from scornn.program.train.engine import Weights
+from scornn.program import durable, plugins
+from scornn.program.progress import log
+from scornn.program.tasks import TaskForm
+from scornn.program.train import checkpoint, state
+from scornn.program.train.config import ModelConfig
+from scornn.program.train.figures import Weights
 from scornn.program.train.ledger import Ledger
 from scornn.program.train.loop import check_belongs
-from scornn.program.train.run import no_way_on, read_table, with_plugins
-from scornn.program.train.tables import lookup
+from scornn.program.train.run import has_results, read_table, retrain_advice
+from scornn.program.train.tables import Table, lookup
+from scornn.program.train.validate import convert
 
 FILE = "weights.safetensors"
 FORMAT = "scornn-1"
@@ -38,24 +38,34 @@ FORMAT = "scornn-1"
 
 @dataclass(frozen=True)
 class Stored:
-    """Weights and the config of the run that made them. ``best`` marks those of the best evaluation.
+    """Weights, and what the run that made them says of itself.
 
-    ``changed`` are those that were changed after they had been loaded: trained further, say, outside of a run.
+    Args:
+        path: where they lie.
+        config: the table of the run's ``config.json``.
+        model: the network's part of it.
+        step: after which they were taken.
+        tensors: the ``state_dict`` of the network.
+        weights: whether these are averaged.
+        best: whether they are those of the best evaluation.
+        summary: what ``summary.json`` says.
+        data: the fingerprint of the data that they were trained on, where it is known.
+        plugins: the digest of the plugins that they were trained with, where it is known.
+        task: what they were trained for; None where they were written before it was kept.
+        changed: whether they were modified after loading, for example by training outside a run.
     """
 
     path: Path
-    config: Config
+    config: Table
+    model: ModelConfig
     step: int
     tensors: dict[str, Tensor]
     weights: Weights = "raw"
     best: bool = False
     summary: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, str] = field(default_factory=dict)
-    """The fingerprint of the data that they were trained on, where it is known."""
     plugins: str | None = None
-    """What identifies the code of the plugins that they were trained with, where it is known."""
     task: TaskForm | None = None
-    """What they were trained for; None where they were written before it was kept."""
     changed: bool = False
 
     def put_into(self, network: SequenceModel) -> None:
@@ -66,16 +76,10 @@ class Stored:
             network.layer.retract_()
 
 
-def find(
-    path: Path, *, best: bool = False, weights: Weights = "raw", plugins: Sequence[str] = (), with_task: bool = True
-) -> Stored:
-    """The newest (or best) weights of a run, raw or averaged; of a checkpoint or a file, those that it holds.
-
-    ``plugins`` are the files to load its models and tasks from, in place of those that it remembers. Where it need not
-    be ``with_task``, the stored form of the task is enough, and no plugin is run for the task alone.
-    """
+def find(path: Path, *, best: bool = False, weights: Weights = "raw") -> Stored:
+    """The newest (or best) weights of a run, raw or averaged; of a checkpoint or a file, those that it holds."""
     if path.is_file():
-        return _asked_for(read(path, plugins, with_task=with_task), best, weights)
+        return _asked_for(read(path), best, weights)
     if (path / "manifest.json").is_file():
         if best:
             raise CheckpointError(
@@ -84,40 +88,23 @@ def find(
         saved = checkpoint.load(path)
         if "config" not in saved.state:
             raise CheckpointError(f"{path} names no config: it is no checkpoint of a training run")
-        config = _config(saved.state["config"], plugins, None if with_task else _form(saved))
-        return _stored(saved, config, weights, False, path.parent.parent)
+        return _stored(saved, saved.state["config"], weights, False, path.parent.parent)
     table = read_table(path)
-    newest = checkpoint.newest(path / "checkpoints", progress.warn)
-    if newest is None:
+    saved_or_none = checkpoint.newest(path / "checkpoints", log.warning)
+    if saved_or_none is None:
         if (path / FILE).is_file():
-            return _asked_for(read(path / FILE, plugins, with_task=with_task), best, weights)
-        if (path / "summary.json").exists():
-            raise CheckpointError(f"{path} has results, but no checkpoint and no {FILE}: {no_way_on(path)}")
+            return _asked_for(read(path / FILE), best, weights)
+        if has_results(path):
+            raise CheckpointError(f"{path} has results, but no checkpoint and no {FILE}: {retrain_advice(path)}")
         again = shlex.quote(str(path))
         raise CheckpointError(f"{path} has no checkpoint yet and no {FILE}; train it with `scornn resume {again}`")
-    saved = newest
+    saved = saved_or_none
     if best:
-        kept = Ledger.from_table(saved.state["ledger"], saved.state["kept_best"]).of(weights).kept_best
+        kept = Ledger.from_table(saved.state["ledger"]).figures[weights].kept_step
         if kept not in (None, saved.step):
             saved = checkpoint.load(path / "checkpoints" / f"step-{kept}")
-    config = _config(table, plugins, None if with_task else _form(saved))
-    check_belongs(saved, config)
-    return _stored(saved, config, weights, best, path)
-
-
-def _config(table: Mapping[str, Any], files: Sequence[str], form: TaskForm | None) -> Config:
-    """The config of stored weights. With the form of its task nothing is run for a task that is not known here."""
-    plugin_files.load(())  # installed packages
-    if files or form is None or str(lookup(table, "model.name")) not in MODELS:
-        table = with_plugins(table, files)
-    settings = table.get("task")
-    known = {entry.tag for entry in TASKS.values()}
-    if form is None or not isinstance(settings, dict) or settings.get("name") in known:
-        return build(dict(table))
-    names = {key if key.isidentifier() else f"key{number}": key for number, key in enumerate(settings) if key != "name"}
-    given: Any = {"bases": (TaskConfig,), "rename": names, "tag": settings.get("name"), "frozen": True, "kw_only": True}
-    opaque: Any = msgspec.defstruct("OpaqueConfig", [(name, Any) for name in names], **given)
-    return build(dict(table), opaque)
+    check_belongs(saved, table)
+    return _stored(saved, table, weights, best, path)
 
 
 def write(stored: Stored, path: Path) -> None:
@@ -129,7 +116,7 @@ def to_bytes(stored: Stored) -> bytes:
     """The content of such a file."""
     header = {
         "format": FORMAT,
-        "config": json.dumps(plugin_files.without_places(to_table(stored.config))),
+        "config": json.dumps(plugins.without_places(stored.config)),
         "step": str(stored.step),
         "weights": stored.weights,
         "best": json.dumps(stored.best),
@@ -150,7 +137,7 @@ def _digest(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def read(path: Path, plugins: Sequence[str] = (), *, with_task: bool = True) -> Stored:
+def read(path: Path) -> Stored:
     """A file that :func:`write` made; :class:`CheckpointError` where it is damaged or another's."""
     try:
         with safe_open(path, "pt") as file:
@@ -170,10 +157,10 @@ def read(path: Path, plugins: Sequence[str] = (), *, with_task: bool = True) -> 
     try:
         kind: Weights = "average" if header["weights"] == "average" else "raw"
         task = msgspec.json.decode(header["task"], type=TaskForm) if "task" in header else None
-        config = _config(json.loads(header["config"]), plugins, None if with_task else task)
+        table, summary = json.loads(header["config"]), json.loads(header["summary"])
         best, changed = json.loads(header["best"]) is True, header.get("changed") == "true"
-        summary = json.loads(header["summary"])
-        return Stored(path, config, int(header["step"]), tensors, kind, best, summary, changed=changed, task=task)
+        step, model = int(header["step"]), convert(table["model"], ModelConfig)
+        return Stored(path, table, model, step, tensors, kind, best, summary, changed=changed, task=task)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: its header is damaged: {error!r}") from None
 
@@ -186,19 +173,16 @@ def _asked_for(stored: Stored, best: bool, weights: Weights) -> Stored:
     return stored
 
 
-def _stored(saved: checkpoint.Checkpoint, config: Config, weights: Weights, best: bool, run: Path) -> Stored:
+def _stored(saved: checkpoint.Checkpoint, table: Table, weights: Weights, best: bool, run: Path) -> Stored:
+    model = convert(table["model"], ModelConfig)
     tensors = saved.model if weights == "raw" else state.average_of(saved.training)
     if not tensors:
-        asked = config.optimizer.average is not None
-        why = (
-            f"those of {config.model.name} cannot be averaged"
-            if asked
-            else "its run was made without optimizer.average"
-        )
+        asked = lookup(table, "optimizer.average") is not None
+        why = f"those of {model.name} cannot be averaged" if asked else "its run was made without optimizer.average"
         raise CheckpointError(f"{saved.path} has no averaged weights: {why}")
     summary, data = durable.read_object(run / "summary.json"), saved.state.get("data", {})
     code = saved.state.get("numerics", {}).get("plugins")
-    return Stored(saved.path, config, saved.step, tensors, weights, best, summary, data, code, _form(saved))
+    return Stored(saved.path, table, model, saved.step, tensors, weights, best, summary, data, code, _form(saved))
 
 
 def _form(saved: checkpoint.Checkpoint) -> TaskForm | None:
