@@ -183,7 +183,8 @@ std::int32_t run(const scornn_sequence *s, const scornn_gradients *g, std::int64
 std::int32_t run(const scornn_cayley *c, bool backward) {
     if (!c || c->size < 1 || c->bandwidth < 0 || c->bandwidth >= c->size || !c->D || !c->R) return SCORNN_INVALID;
     if (c->dtype != SCORNN_FLOAT32 && c->dtype != SCORNN_FLOAT64) return SCORNN_INVALID;
-    if (backward ? !c->dW || !c->dv : !c->v || !c->W) return SCORNN_INVALID;
+    if (backward ? !c->dW : !c->W) return SCORNN_INVALID;
+    if (c->bandwidth > 0 && (backward ? !c->dv : !c->v)) return SCORNN_INVALID;
     const std::int32_t isa = c->isa == SCORNN_ISA_BEST ? best() : c->isa;
     if (!supported(isa)) return SCORNN_INVALID;
     const WithoutSubnormals mode;

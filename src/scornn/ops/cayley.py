@@ -50,11 +50,15 @@ def cayley(v: Tensor, D: Tensor, bandwidth: int | None = None, backend: str = "a
         and native.unavailable() is None
     )
     if not kernel:
-        return scaled_cayley(skew(v, n, bandwidth), D)
+        return _plain(v, D, bandwidth)
     band = n - 1 if bandwidth is None else min(bandwidth, n - 1)
     if v.numel() != n * band - band * (band + 1) // 2:
         skew(v, n, bandwidth)  # says what was expected
     return _operator(v, D, band)[0]
+
+
+def _plain(v: Tensor, D: Tensor, bandwidth: int | None) -> Tensor:
+    return scaled_cayley(skew(v, D.shape[-1], bandwidth), D)
 
 
 def _struct(n: int, band: int, dtype: torch.dtype, **arrays: Tensor) -> library.CayleyStruct:
@@ -81,7 +85,7 @@ def _forward(given: Arguments) -> tuple[Tensor, Tensor]:
     W, R = v.new_empty(n, n), v.new_empty(n, n)
     status = native.loaded().cayley_forward(ctypes.byref(_struct(n, band, v.dtype, v=v, D=D, W=W, R=R)))
     if status == library.INACCURATE:
-        W = scaled_cayley(skew(v, n, band), D)
+        W = _plain(v, D, band)
         R = (W * D + torch.eye(n, dtype=v.dtype)) / 2
     elif status:
         raise RuntimeError(f"the native kernel failed: {library.STATUS[status]}")
@@ -110,6 +114,6 @@ _operator = register(
     empty=_empty_results,
     differentiable=1,
     kept=(1,),
-    no_second_derivative="the kernel's Cayley transform has no second derivative",
+    plain=lambda given: (_plain(*given),),
     flops=lambda v, D, band: 2 * D[0] ** 3,
 )

@@ -28,7 +28,7 @@ from scornn.ops.rung import (
     Rung,
     check,
     empty_states,
-    no_second_derivative,
+    plainly,
     recurrence_flops,
     recurrence_operator,
 )
@@ -246,6 +246,11 @@ def _reading_backward(grads: Any, kept: Any, arguments: Reading, needs: Sequence
     return _backward(Incoming(*grads), operands, kept[0], Needs(*needs), head)
 
 
+def _plainly(operands: Operands, head: Head) -> tuple[Tensor, ...]:
+    output, h_n = plainly(operands)
+    return output, h_n, torch.nn.functional.linear(output, *head)
+
+
 _reading = register(
     "native_reading",
     Reading,
@@ -253,7 +258,7 @@ _reading = register(
     _reading_backward,
     results=3,
     empty=lambda x, h0, W, U, b, V, *rest: (*empty_states(x, h0), x.new_empty(*x.shape[:-1], V.shape[0])),
-    no_second_derivative=no_second_derivative("native"),
+    plain=lambda arguments: _plainly(*arguments.parted()),
     flops=lambda x, h0, W, U, b, V, *rest: recurrence_flops(x, h0, W, U) + 2 * math.prod(x[:-1]) * math.prod(V),
 )
 

@@ -12,8 +12,9 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
 from pathlib import Path
-from textwrap import dedent
 
 import numpy as np
 import torch
@@ -22,7 +23,6 @@ from torch import Tensor
 from scornn.errors import ScornnError, UsageError
 from scornn.nn import SequenceModel
 from scornn.nn.frames import INPUT, OUTPUT, Frames, Operation
-from scornn.ops.activations import COMPLEX_EPSILON, LEAKY_SLOPE
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class _Writer:
         if o.kind == "multiply":
             (A, W), b = o.weights  # type: ignore[misc]
             arguments = [o.m, self.matrix(A, W), self.array(*b) if b else 0, *x]
-            function = "multiply"
+            function = "multiply8" if self.int8 else "multiply"
         else:
             function = {"activate": o.cell, "gates": o.cell}.get(o.kind, o.kind)
             function = "tanh_of" if function == "tanh" else function
@@ -217,7 +217,7 @@ int {name}_step({parameters});
 #endif
 #endif
 """
-        functions = [text for key, text in _functions(self.int8).items() if key in self.used]
+        functions = [text for key, text in _functions().items() if key in self.used]
         body = "\n    ".join(steps)
         parts = [
             f'#include "{name}.h"\n' + ("#include <math.h>\n" if self.used & _MATH else ""),
@@ -256,175 +256,13 @@ _CALLS = {
 _MATH = {"sigmoid", "tanh_of", "lstm", "gru", "gelu_of", "complex_modrelu", "norm"}
 
 
-def _functions(int8: bool) -> dict[str, str]:
-    """The C functions, each before those that call it."""
-    if int8:
-        multiply = """
-        /* y = W x + b, W (rows, columns) in 8 bits with a scale for each row; b may be 0. */
-        static void multiply(int rows, int columns, const signed char *W, const float *scale, const float *b,
-                             const float *x, float *y) {
-            int i, j;
-            for (i = 0; i < rows; ++i) {
-                const signed char *row = W + i * columns;
-                float sum = 0.0f;
-                for (j = 0; j < columns; ++j) sum += (float)row[j] * x[j];
-                y[i] = scale[i] * sum + (b ? b[i] : 0.0f);
-            }
-        }
-        """
-    else:
-        multiply = """
-        /* y = W x + b, W (rows, columns); b may be 0. Four sums at once: one alone waits for each addition. */
-        static void multiply(int rows, int columns, const float *W, const float *b, const float *x, float *y) {
-            int i, j;
-            for (i = 0; i < rows; ++i) {
-                const float *row = W + i * columns;
-                float s0 = b ? b[i] : 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
-                for (j = 0; j + 4 <= columns; j += 4) {
-                    s0 += row[j] * x[j];
-                    s1 += row[j + 1] * x[j + 1];
-                    s2 += row[j + 2] * x[j + 2];
-                    s3 += row[j + 3] * x[j + 3];
-                }
-                for (; j < columns; ++j) s0 += row[j] * x[j];
-                y[i] = (s0 + s1) + (s2 + s3);
-            }
-        }
-        """
-    additive = """
-        static void {name}(int n, const float *u, const float *v, float *h) {{
-            int i;
-            for (i = 0; i < n; ++i) {{
-                const float z = u[i] + v[i];
-                h[i] = {value};
-            }}
-        }}
-        """
-    texts = {
-        "multiply": multiply,
-        "sigmoid": """
-        static float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-        """,
-        "gelu_of": """
-        static float gelu_of(float x) { return 0.5f * x * (1.0f + erff(0.70710678f * x)); }
-        """,
-        "modrelu": """
-        /* sign(z) relu(|z| + b), z = u + v */
-        static void modrelu(int n, const float *b, const float *u, const float *v, float *h) {
-            int i;
-            for (i = 0; i < n; ++i) {
-                const float z = u[i] + v[i], size = (z < 0.0f ? -z : z) + (b ? b[i] : 0.0f);
-                h[i] = size > 0.0f && z != 0.0f ? (z < 0.0f ? -size : size) : 0.0f;
-            }
-        }
-        """,
-        "complex_modrelu": """
-        /* z relu(|z| + b) / (|z| + epsilon) of pairs z = u + v */
-        static void complex_modrelu(int n, const float *b, const float *u, const float *v, float *h) {
-            int i;
-            for (i = 0; i < n; i += 2) {
-                const float re = u[i] + v[i], im = u[i + 1] + v[i + 1], r = sqrtf(re * re + im * im);
-                const float size = r + (b ? b[i] : 0.0f), gain = size > 0.0f ? size / (r + EPSILON) : 0.0f;
-                h[i] = gain * re;
-                h[i + 1] = gain * im;
-            }
-        }
-        """.replace("EPSILON", _literal(COMPLEX_EPSILON)),
-        "identity": additive.format(name="identity", value="z"),
-        "relu": additive.format(name="relu", value="z > 0.0f ? z : 0.0f"),
-        "leaky_relu": additive.format(name="leaky_relu", value=f"z > 0.0f ? z : {_literal(LEAKY_SLOPE)} * z"),
-        "tanh_of": additive.format(name="tanh_of", value="tanhf(z)"),
-        "lstm": """
-        static void lstm(int n, const float *u, const float *v, float *c, float *h) {
-            int k;
-            for (k = 0; k < n; ++k) {
-                const float i = sigmoid(u[k] + v[k]), f = sigmoid(u[n + k] + v[n + k]);
-                const float g = tanhf(u[2 * n + k] + v[2 * n + k]), o = sigmoid(u[3 * n + k] + v[3 * n + k]);
-                c[k] = f * c[k] + i * g;
-                h[k] = o * tanhf(c[k]);
-            }
-        }
-        """,
-        "gru": """
-        static void gru(int n, const float *b, const float *u, const float *v, float *h) {
-            int k;
-            for (k = 0; k < n; ++k) {
-                const float r = sigmoid(u[k] + v[k] + b[k]), g = sigmoid(u[n + k] + v[n + k] + b[n + k]);
-                const float c = tanhf(r * (v[2 * n + k] + b[3 * n + k]) + u[2 * n + k] + b[2 * n + k]);
-                h[k] = g * h[k] + (1.0f - g) * c;
-            }
-        }
-        """,
-        "goru": """
-        static void goru(int n, const float *b, const float *u, const float *v, float *h) {
-            int k;
-            for (k = 0; k < n; ++k) {
-                const float r = sigmoid(u[k] + v[k] + b[k]), g = sigmoid(u[n + k] + v[n + k] + b[n + k]);
-                const float a = r * v[2 * n + k] + u[2 * n + k], size = (a < 0.0f ? -a : a) + b[2 * n + k];
-                const float c = size > 0.0f && a != 0.0f ? (a < 0.0f ? -size : size) : 0.0f;
-                h[k] = g * h[k] + (1.0f - g) * c;
-            }
-        }
-        """,
-        "turn": """
-        /* h = R h + z: R turns pairs of units. Its numbers come in two parts, whose sum has twice the digits: a rounded
-         * angle would drift away over many steps. */
-        static void turn(int n, const float *R, const float *z, float *h) {
-            int i;
-            for (i = 0; i < n; i += 2) {
-                const float a = h[i], b = i + 1 < n ? h[i + 1] : 0.0f;
-                const float *r = R + i;
-                h[i] = (r[2 * n] * a + r[3 * n] * b + z[i]) + (r[0] * a + r[n] * b);
-                ++r;
-                if (i + 1 < n) h[i + 1] = (r[2 * n] * b + r[3 * n] * a + z[i + 1]) + (r[0] * b + r[n] * a);
-            }
-        }
-        """,
-        "norm": """
-        static void norm(int n, const float *weight, const float *bias, float epsilon, const float *x, float *y) {
-            int i;
-            float mean = 0.0f, square = 0.0f, scale;
-            for (i = 0; i < n; ++i) mean += x[i];
-            mean /= (float)n;
-            for (i = 0; i < n; ++i) square += (x[i] - mean) * (x[i] - mean);
-            scale = 1.0f / sqrtf(square / (float)n + epsilon);
-            for (i = 0; i < n; ++i) y[i] = (x[i] - mean) * scale * weight[i] + bias[i];
-        }
-        """,
-        "gate": """
-        /* gelu(a) sigmoid(g), (a, g) = u + v */
-        static void gate(int n, const float *u, const float *v, float *y) {
-            int i;
-            for (i = 0; i < n; ++i) y[i] = gelu_of(u[i] + v[i]) * sigmoid(u[n + i] + v[n + i]);
-        }
-        """,
-        "add": """
-        static void add(int n, const float *x, float *y) {
-            int i;
-            for (i = 0; i < n; ++i) y[i] += x[i];
-        }
-        """,
-        "pick": """
-        static void pick(int n, int stride, const float *x, float *y) {
-            int i;
-            for (i = 0; i < n; ++i) y[i] = x[i * stride];
-        }
-        """,
-        "mean": """
-        static void mean(int n, const float *x, float *sum, float *count, float *y) {
-            int i;
-            *count += 1.0f;
-            for (i = 0; i < n; ++i) {
-                sum[i] += x[i];
-                y[i] = sum[i] / *count;
-            }
-        }
-        """,
-        "gelu": """
-        static void gelu(int n, float *x) {
-            int i;
-            for (i = 0; i < n; ++i) x[i] = gelu_of(x[i]);
-        }
-        """,
-    }
-    return {name: dedent(text).lstrip("\n") for name, text in texts.items()}
+_NAME = re.compile(r"^static \w+ (\w+)\(", re.MULTILINE)
+
+
+@cache
+def _functions() -> dict[str, str]:
+    """The C functions by name, each before those that call it."""
+    text = resources.files("scornn.program.deploy").joinpath("frames.c").read_text(encoding="utf-8")
+    blocks = text.split("\n\n")  # a function has no empty line
+    found = {match[1]: f"{block.strip()}\n" for block in blocks if (match := _NAME.search(block))}
+    return found

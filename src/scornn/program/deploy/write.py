@@ -117,7 +117,7 @@ def _export_c(network: Network, out: Path, int8: bool, sample: str | os.PathLike
 
 def _write_all(files: dict[Path, bytes]) -> None:
     """Write files one after the other; where one cannot be written, those before it are again as they were."""
-    before = {path: path.read_bytes() if path.exists() else None for path in files}
+    before = {path: path.read_bytes() if path.is_file() else None for path in files}
     written: list[Path] = []
     try:
         for path, content in files.items():
