@@ -132,7 +132,7 @@ TRANSFORMED: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "options"), TRANSFORMED)
 class TestTransforms:
-    """vmap and forward-mode differentiation, for which neither the kernel nor torch's own LSTM has a rule."""
+    """vmap, for which neither the kernel nor torch's own LSTM has a rule."""
 
     @pytest.mark.filterwarnings("ignore:There is a performance drop")  # where torch has no rule for an operator of ours
     def test_vmap_over_inputs_and_over_parameters(self, name: str, options: dict[str, Any]) -> None:
@@ -143,14 +143,6 @@ class TestTransforms:
         for k in range(2):
             one = functional_call(layer, {key: value[k] for key, value in values.items()}, (x[0],))[0]
             torch.testing.assert_close(both[k], one)
-
-    @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func.jvp's own
-    def test_a_tangent_is_that_of_the_gradient(self, name: str, options: dict[str, Any]) -> None:
-        layer = build(name, 3, 4, dtype=F64, **options).eval()
-        x, v = torch.randn(2, 5, 2, 3, dtype=F64)
-        _, tangent = torch.func.jvp(lambda x: layer(x)[0].sum(), (x,), (v,))
-        (gradient,) = torch.autograd.grad(layer(x.requires_grad_())[0].sum(), x)
-        torch.testing.assert_close(tangent, (gradient * v).sum())
 
 
 class TestAsTorchRNN:
@@ -258,6 +250,8 @@ def test_after_fully_shard(tmp_path: Path) -> None:
         torch.testing.assert_close(layer.weight_hh_l0.detach(), W)
         torch.testing.assert_close(layer(x)[0].detach(), expected)
         layer.reshard()
+        with pytest.raises(RuntimeError, match="pruned or sharded"):
+            layer.weight_hh_l0 = torch.eye(5)
         assert "skew_hh_l0" in scornn.optim.recurrent_parameters(layer)
     finally:
         dist.destroy_process_group()
@@ -289,9 +283,13 @@ def test_the_numbers_of_a_matrix_parametrized_or_pruned(kind: str) -> None:
     assert [id(p) for p in found] == [id(original)]
     layer(torch.randn(4, 2, 3, dtype=torch.float64))[0].sum().backward()
     assert original.grad is not None
+    with pytest.raises(RuntimeError, match="skew is parametrized, pruned or sharded"):
+        layer.weight_hh_l0 = torch.eye(6)
 
 
 def test_a_matrix_that_takes_no_other_says_so() -> None:
+    with pytest.raises(TypeError, match=r"cannot assign .* as parameter 'weight'"):  # as torch.nn.RNN does
+        functional_call(build("rnn", 3, 6), {"weight_hh_l0": torch.eye(6)}, (torch.randn(4, 2, 3),))
     layer: Any = build("exprnn", 3, 6)
     with pytest.raises(AttributeError, match=r"weight_hh_l0: Exponential makes its matrix from skew"):
         layer.weight_hh_l0 = torch.eye(6)

@@ -332,15 +332,6 @@ def test_goru_operator() -> None:
     torch.library.opcheck(torch.ops.scornn.goru_forward.default, (*arguments, "goru", None, False), test_utils=QUICK)
 
 
-@pytest.mark.parametrize("model", ["urnn", "eurnn"])
-def test_product_operator(model: str) -> None:
-    layer: Any = build(model, 2, 5, dtype=F64)
-    name, factors = layer.matrix("_l0").factors()
-    arguments = (draw(4, 3, 2), draw(3, 10), *factors, layer.weight_ih_l0, layer.bias_l0)
-    operator = torch.ops.scornn.product_forward.default
-    torch.library.opcheck(operator, (*arguments, name, "complex_modrelu", None, False), test_utils=QUICK)
-
-
 @pytest.mark.parametrize("name", ["urnn", "ornn", "scurnn"])
 def test_learned_initial_state_is_used_and_trained(name: str) -> None:
     layer: Any = build(name, 2, 4, dtype=F64, num_layers=2, bidirectional=True)

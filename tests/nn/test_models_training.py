@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from scornn import optim
 from scornn.nn import MODELS, SequenceModel, build
@@ -103,38 +103,6 @@ def test_full_urnn_drifts_slowly_by_the_stiefel_step_and_at_once_without_it() ->
     trainer.optimizers = [optim.RMSprop(trainer.model.parameters(), lr=1e-2)]
     trainer.step(0)
     assert trainer.layer.orthogonality_error() > 100 * drift[-1]
-
-
-def explicit_stiefel(W: Tensor, G: Tensor, lam: float) -> Tensor:
-    I = torch.eye(W.shape[0], dtype=W.dtype)
-    B = G @ W.mH - W @ G.mH
-    return torch.linalg.inv(I + lam / 2 * B) @ (I - lam / 2 * B) @ W
-
-
-def test_stiefel_step_raw_and_normalised() -> None:
-    W = torch.linalg.qr(torch.randn(5, 5, dtype=torch.complex128)).Q
-    G = torch.randn(5, 5, dtype=torch.complex128)
-    pairs = torch.view_as_real(G)
-    normal = torch.view_as_complex(pairs / (pairs.square().mul(0.1).sqrt() + 1e-8))
-    for rms, expected in ((False, explicit_stiefel(W, G, 0.3)), (True, explicit_stiefel(W, normal, 0.3))):
-        p = nn.Parameter(torch.view_as_real(W).clone())
-        p.grad = pairs.clone()
-        StiefelStep([p], lr=0.3, rms=rms).step()
-        torch.testing.assert_close(torch.view_as_complex(p.detach()), expected)
-
-
-def test_stiefel_step_goes_downhill() -> None:
-    torch.manual_seed(0)
-    target = torch.linalg.qr(torch.randn(6, 6, dtype=torch.complex128)).Q
-    p = nn.Parameter(torch.view_as_real(torch.eye(6, dtype=torch.complex128)).clone())
-    optimizer, losses = StiefelStep([p], lr=0.1), []
-    for _ in range(60):
-        optimizer.zero_grad()
-        loss = (torch.view_as_complex(p) - target).abs().square().sum()
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    assert losses[-1] < 0.1 * losses[0]
 
 
 def test_rebasing_leaves_W_and_outputs_unchanged() -> None:

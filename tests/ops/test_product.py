@@ -56,7 +56,7 @@ def test_strides_of_x_and_of_the_gradient() -> None:
 def test_auto_is_the_product_and_equals_the_dense_form(layer: Any) -> None:
     auto, dense = layer("auto"), layer("dense")
     dense.load_state_dict(auto.state_dict())
-    assert auto.runs_as_product()
+    assert auto.matrix("_l0").runs_as_product()
     x = torch.randn(6, 4, 3, dtype=F64)
     for got, want in zip(auto(x), dense(x), strict=True):
         torch.testing.assert_close(got, want)
@@ -65,16 +65,16 @@ def test_auto_is_the_product_and_equals_the_dense_form(layer: Any) -> None:
 @pytest.mark.parametrize(
     ("layer", "name", "given", "said"),
     [
-        (EURNN(3, 64), "angle_hh_l0", torch.zeros(63, dtype=F64), "angle is torch.float64"),
-        (EURNN(3, 64), "angle_hh_l0", torch.zeros(1), r"expected angle of shape \(63,\)"),
+        (EURNN(3, 64), "hh_l0.angle", torch.zeros(63, dtype=F64), "angle is torch.float64"),
+        (EURNN(3, 64), "hh_l0.angle", torch.zeros(1), r"expected angle of shape \(63,\)"),
         (EURNN(3, 64, complex=False), "bias_l0", torch.zeros(1), r"expected b of shape \(64,\)"),
         (EURNN(3, 64, complex=False), "weight_ih_l0", torch.zeros(8, 3), r"expected h0 of shape \(2, 8\)"),
-        (URNN(3, 64), "phase_hh_l0", torch.zeros(3, 64, dtype=F64), "phase is torch.float64"),
-        (URNN(3, 64), "permutation_hh_l0", torch.arange(64, dtype=torch.int32), "a permutation of 64 numbers in int64"),
+        (URNN(3, 64), "hh_l0.phase", torch.zeros(3, 64, dtype=F64), "phase is torch.float64"),
+        (URNN(3, 64), "hh_l0.permutation", torch.arange(64, dtype=torch.int32), "a permutation of 64 numbers in int64"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_the_kernel_reads_no_further_than_its_arguments_go(layer: Any, name: str, given: Tensor, said: str) -> None:
-    assert layer.runs_as_product()
+    assert layer.matrix("_l0").runs_as_product()
     with pytest.raises(ValueError, match=said):
         functional_call(layer, {name: given}, (torch.randn(5, 2, 3),))

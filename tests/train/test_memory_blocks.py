@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import scornn
+from scornn.optim import named_parameters
 from scornn.program.cli import main
 from scornn.program.report import spectrum
 from scornn.program.tasks import make
@@ -110,12 +111,12 @@ def test_weight_decay_is_on_everything_but_the_angles() -> None:
     }
     config = configs.build(table)
     engine = Engine(config, make(config.task, 1), World(device="cpu"))
-    before = {name: p.detach().clone() for name, p in engine.model.named_parameters()}
+    before = {name: p.detach().clone() for name, p in named_parameters(engine.model).items()}
     for parameter in engine.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     for optimizer in engine.optimizers.values():
         optimizer.step()
     angles = [name for name in before if "angle_hh" in name]
     assert len(angles) == 2
-    for name, parameter in engine.model.named_parameters():
+    for name, parameter in named_parameters(engine.model).items():
         torch.testing.assert_close(parameter.detach(), before[name] * (1 if name in angles else 0.95))

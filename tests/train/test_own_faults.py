@@ -14,6 +14,7 @@ SOURCES = dict(re.findall(r"^```py\n# (\S+)\n(.*?)^```", PAGE.read_text(), re.MU
 SHORT = ["--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet", "--out", "run"]
 TASK = ["train", "first", "--plugin", "first.py", *SHORT]
 SMALL = ["--length", "5", "--hidden", "4", "--set", "task.train_size=60", "--set", "task.test_size=20"]
+MADE = "return (self.part + self.part.mT) / 2"
 MODEL = ["train", "adding", "--model", "symmetric", "--plugin", "symmetric.py", *SMALL, *SHORT]
 
 
@@ -53,9 +54,9 @@ def test_of_a_task(before: str, after: str, said: str, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("self.gain, self.backend = gain", "self.gain, self.backend = {}['gain']", "cannot be made: KeyError: 'gain'"),
-        ("return (half + half.mT) / 2", "return half[:2, :2]", r"fails on a sample .*expected W of shape \(4, 4\)"),
-        ("return (half + half.mT) / 2", "return half @ half[:1]", "fails on a sample of training: RuntimeError"),
+        ("self.gain, self.part = gain", "self.gain, self.part = {}['gain']", "cannot be made: KeyError: 'gain'"),
+        (MADE, "return self.part[:2, :2]", r"fails on a sample .*expected W of shape \(4, 4\)"),
+        (MADE, "return self.part @ self.part[:1]", "fails on a sample of training: RuntimeError"),
     ],
 )
 def test_of_a_model(before: str, after: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ def test_the_page_runs_as_it_stands(
     commands = COMMAND.findall(PAGE.read_text())
     assert "$ export SCORNN_PLUGINS=first.py\n" in PAGE.read_text()
     monkeypatch.setenv("SCORNN_PLUGINS", "first.py")
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         more = " --tensorboard off --threads 1" if command.split()[0] == "train" else ""
         if "adding" in command:

@@ -29,7 +29,8 @@ class Bank(Matrix):
         n: size of R.
         rho: number of −1 in the D of the scoRNN that this is, 0..n: the determinant is (−1)^rho. Default the even
             number at or under n/2.
-        start: ``uniform``, angles from U[0, π]; ``spaced``, (j + ½)π/p; ``cayley``, the paper's section 4.2.
+        start: ``uniform``, angles from U[0, π]; ``spaced``, the same without chance, (j + ½)π/p; ``cayley``, the
+            paper's section 4.2: t_j from U[0, π/2], and t_j + π for the last rho // 2 planes.
 
     Attributes:
         angle: θ.

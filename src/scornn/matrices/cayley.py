@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from scornn.functional import inverse_scaled_cayley, rounding, scaled_cayley, skew, skew_indices
 from scornn.matrices import init
 from scornn.matrices.base import Matrix
-from scornn.matrices.checks import check_integer, check_rho, precise
+from scornn.matrices.checks import check_integer, check_rho, is_sharded, precise
 from scornn.matrices.complex import ComplexMatrix, unit
 from scornn.ops.cayley import cayley
 from scornn.torch_internals import has_values
@@ -63,6 +63,8 @@ class ScaledCayley(Matrix):
     def assign(self, W: Tensor) -> None:
         """Find A and D by the constructive Theorem 3.1."""
         n = self.n
+        if "skew" not in self._parameters or is_sharded(self.skew):
+            raise RuntimeError("skew is parametrized, pruned or sharded, and would not keep it: assign before")
         W = torch.as_tensor(W, device="cpu").detach()
         if tuple(W.shape) != (n, n):
             raise ValueError(f"expected a matrix of shape {(n, n)}, got {tuple(W.shape)}")

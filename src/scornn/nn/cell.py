@@ -107,22 +107,21 @@ class Cell(Recurrent):
         return [p for name, p in self.named_parameters() if name.startswith(("bias", "parametrizations.bias"))]
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        name, size = type(self).__name__, self.hh.size
+        name, size, dtype = type(self).__name__, self.hh.size, self.weight_ih.dtype
         if isinstance(hx, (tuple, list)):
             raise RuntimeError(f"{name} has one hidden state: hx is a tensor, got a {type(hx).__name__}")
         if input.dim() not in (1, 2):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
         if hx is not None and hx.dim() != input.dim():
             raise ValueError(f"{name}: Expected hidden to be {input.dim()}D like input, got {hx.dim()}D instead")
-        if input.shape[-1] != self.input_size:
-            raise RuntimeError(f"input has inconsistent input_size: expected {self.input_size}, got {input.shape[-1]}")
-        dtype = self.weight_ih.dtype
+        for what, tensor, expected in (("input", input, self.input_size), ("hidden", hx, size)):
+            if tensor is not None and tensor.shape[-1] != expected:
+                found = f"expected {expected}, got {tensor.shape[-1]}"
+                raise RuntimeError(f"{what} has inconsistent {what}_size: {found}")
         if under_autocast(input):  # as the layer, it stays in the weights' precision
             input, hx = input.to(dtype), None if hx is None else hx.to(dtype)
         if input.dtype != dtype:
             raise ValueError(f"{name}: input dtype ({input.dtype}) does not match weight dtype ({dtype})")
-        if hx is not None and hx.shape[-1] != size:
-            raise RuntimeError(f"hidden has inconsistent hidden_size: expected {size}, got {hx.shape[-1]}")
         if hx is not None and hx.dtype != input.dtype:
             raise ValueError(f"{name}: hx is {hx.dtype}, but input is {input.dtype}; convert one of them")
         x = input.reshape(1, -1, self.input_size)

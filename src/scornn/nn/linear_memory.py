@@ -43,15 +43,9 @@ class LinearMemory(RNN):
 
     Args:
         bias: whether there is a b. Default False: a constant input is nothing to remember, and the readout has a bias.
-        rho: number of −1 in the D of the scoRNN that this is, 0..n, or one for each layer and direction. The
-            determinant of R is (−1)^rho. Default the even number at or under n/2.
-        start: ``uniform``, angles from U[0, π], the default: it spreads the memory over all frequencies, and pilots on
-            permuted MNIST and copying used it; rho then only decides the determinant. ``spaced``: the same without
-            chance, (j + ½)π/p, so that no two planes are alike. ``cayley``, the paper's section 4.2: t_j from
-            U[0, π/2], and t_j + π for the last rho // 2 planes.
+        rho, start: of :class:`scornn.matrices.Bank`; rho may be one number for each layer and direction. ``uniform``
+            spreads the memory over all frequencies, and rho then only decides the determinant.
         input_scale: U starts uniform on ± this.
-        learn_h0: train the state before the first step, which starts at zero.
-        backend: ``auto``, ``native``, ``manual`` or ``naive``; see :func:`scornn.backends`.
 
     The others are :class:`~scornn.nn.ScoRNN`'s.
 

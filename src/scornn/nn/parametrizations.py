@@ -16,11 +16,8 @@ Module = TypeVar("Module", bound=nn.Module)
 def scaled_cayley(module: Module, name: str = "weight", *, rho: int | None = None) -> Module:
     """Keep a square weight of any module orthogonal, through :mod:`torch.nn.utils.parametrize`.
 
-    As ``register_parametrization(module, name, scornn.ScaledCayley(n, rho))``, which every matrix of
-    :mod:`scornn.matrices` can stand in: the weight starts as the matrix does, from the paper's initialisation with
-    ``rho`` entries −1 in D (default n // 2). Afterwards any orthogonal matrix can be assigned to it.
-
-    Not for ``torch.nn.RNN``, ``LSTM`` or ``GRU``: they keep their own copy of the weights and would train nothing.
+    As ``register_parametrization(module, name, scornn.ScaledCayley(n, rho))``: the weight starts from the paper's
+    initialisation with ``rho`` entries −1 in D (default n // 2), and any orthogonal matrix can be assigned to it.
 
     Example:
         >>> linear = scaled_cayley(torch.nn.Linear(8, 8), "weight", rho=4)

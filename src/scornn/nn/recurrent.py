@@ -83,7 +83,7 @@ class Recurrent(nn.Module):
         found = self._found(name)
         if found is None:
             super().__setattr__(name, value)
-        elif found[1] == "weight" and not isinstance(value, nn.Parameter):
+        elif found[1] == "weight" and not hasattr(*found):
             try:
                 found[0].assign(value)
             except (AttributeError, ValueError) as error:
