@@ -596,6 +596,10 @@ def test_verdicts_on_a_number(
         ("adding-750-scornn-170", (0.17, 0.17), 5, verdict.SHORT),
         ("adding-750-scornn-170", (0.17, 0.17), 10, verdict.MISSED),
         ("adding-200-ornn-128", (0.05, 0.17), 1, verdict.MET),
+        ("adding-200-ornn-128", (0.17, 0.05), 1, verdict.SHORT),
+        ("adding-200-ornn-128", (0.17, 0.05), 10, verdict.AGREES),
+        ("adding-200-ornn-128", (0.05, 0.13), 10, verdict.AGREES),
+        ("adding-200-ornn-128", (0.17, 0.17), 10, verdict.MISSED),
         ("adding-750-eurnn-512", (0.9, 0.17), 1, verdict.MET),
         ("adding-750-eurnn-512", (0.17, 0.17), 1, verdict.SHORT),
     ],
@@ -611,6 +615,25 @@ def test_verdicts_on_a_curve(
     (run / "summary.json").write_text(json.dumps({**summary, "epochs": epochs, "final": final}))
     numbers = collect(tmp_path).numbers(ITEMS["fig-adding"])
     assert next(n for n in numbers if n.preset.name == preset and n.measure == "MSE").verdict == expected
+
+
+@pytest.mark.parametrize(
+    ("loss", "steps", "expected", "cells"),
+    [
+        (0.0204, 10_000, verdict.AGREES, "**0.0204**, at the baseline as published |  | direction agrees, one seed"),
+        (0.0204, 3_000, verdict.SHORT, ""),
+        (0.0001, 10_000, verdict.MET, "**1.00e-4** |  | met or beaten, one seed"),
+    ],
+)
+def test_who_fails_as_published_agrees_and_one_seed_is_called_one(
+    loss: float, steps: int, expected: str, cells: str, tmp_path: Path, runs: SimpleNamespace
+) -> None:
+    run = runs.make(tmp_path / "run", whole("copying-1000-lstm-68"), steps=steps)
+    summary = json.loads((run / "summary.json").read_text())
+    (run / "summary.json").write_text(json.dumps(summary | {"baseline": 0.0204, "final": {"test": {"loss": loss}}}))
+    found = collect(tmp_path)
+    assert next(n for n in found.numbers(ITEMS["fig-copying"]) if n.values).verdict == expected
+    assert cells in tables.summary(found)
 
 
 def test_every_claim_can_be_tested() -> None:

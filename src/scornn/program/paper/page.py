@@ -122,7 +122,7 @@ def _table(item: Item, results: Results, numbers: list[Number]) -> list[Section]
         if several:
             row["figure"] = n.measure
         row |= {"here": _here(n), "averaged weights": _averaged(n), "published": _published(n)}
-        row["verdict"] = n.verdict
+        row["verdict"] = n.judged
         if item.name != "table-timit":
             for more in (m for m in numbers if m.preset is n.preset and not m.published and _beside(m, n)):
                 row[more.measure.replace("start, ", "").replace("trained, ", "")] = spread(more.values)
@@ -181,7 +181,7 @@ def _beyond(item: Item, results: Results) -> list[Section]:
     for n in results.numbers(item, beyond=True):
         if n.values and n.published:
             row: dict[str, Value] = {"row": results.label(n.preset, problem=True), "here": _here(n)}
-            row |= {"averaged weights": _averaged(n), "published": _published(n), "verdict": n.verdict}
+            row |= {"averaged weights": _averaged(n), "published": _published(n), "verdict": n.judged}
             rows.append(row | {"differs in": n.preset.beyond, "how": n.budget, "parameters": n.preset.parameters})
     text = ["verdict", "differs in", "how", *_words(rows)]
     return [page.table("Beyond the paper: the same problem, set otherwise", rows, text=text)] if rows else []

@@ -13,7 +13,7 @@ from scornn.program import durable
 from scornn.program.analysis.timing import minutes_per_epoch
 from scornn.program.paper import match, verdict
 from scornn.program.paper.experiments import Preset, Published
-from scornn.program.paper.items import GRADIENT_STEPS, ITEMS, Item
+from scornn.program.paper.items import GRADIENT_STEPS, ITEMS, MAIN, Item
 from scornn.program.paper.presets import presets
 from scornn.program.paper.verdict import audio_mean, gradient_moments, judge, orthogonality
 from scornn.program.report.page import number
@@ -38,6 +38,12 @@ class Number:
     budget: str
     verdict: str
     share: float
+
+    @property
+    def judged(self) -> str:
+        """The verdict, and beside what was compared that it rests on one seed."""
+        alone = len(self.values) == 1 and self.item in MAIN and self.verdict not in (verdict.OTHER, verdict.SHORT)
+        return f"{self.verdict}, one seed" if alone else self.verdict
 
     @property
     def mean(self) -> float | None:
