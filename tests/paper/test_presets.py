@@ -195,16 +195,27 @@ def test_settings_beyond_the_paper_say_what_differs_and_are_never_a_default() ->
         ),
         "pmnist-eurnn-512-recipe",
         *(f"pmnist-linear-memory-{kind}" for kind in ("512-mlp", "784-deep", "784-short", "784-wide")),
-        *(f"{task}-memory-blocks-192-strided" for task in ("mnist", "pmnist")),
+        *(
+            f"{task}-{kind}"
+            for task in ("mnist", "pmnist")
+            for kind in (
+                "memory-blocks-192-strided",
+                "linear-memory-128-4k",
+                "linear-memory-192-8k",
+                "linear-memory-256-16k",
+                "linear-memory-392-69k",
+                "linear-memory-512-137k",
+            )
+        ),
     }
     for name, preset in beyond.items():
         assert not preset.default
         if "memory" in name:  # another network, beside a row of the paper's
             assert preset.beyond.startswith(("another network", "the same network"))
-            value, beside = {"mnist": (0.985, 512), "pmnist": (0.966, 512), "adding": (None, 170)}[name.split("-")[0]]
-            assert preset.published[0].value == value
-            assert preset.published[0].text.partition(": ")[0] == f"scoRNN n={beside}"
-            assert (value is None) == ("drops towards zero" in preset.published[0].text)
+            beside, _, said = preset.published[0].text.partition(": ")
+            length = f"{preset.config['task']['length']}-" if name.startswith("adding") else ""
+            row = presets()[f"{name.partition('-')[0]}-{length}scornn-{beside.removeprefix('scoRNN n=')}"]
+            assert (preset.published[0].value, said) == (row.published[0].value, row.published[0].text)
             assert "rho" not in preset.config["model"].get("options", {})
             continue
         base = presets()[name.rpartition("-")[0]]
