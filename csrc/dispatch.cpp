@@ -11,6 +11,18 @@
 #include <xmmintrin.h>
 #endif
 
+// One function of the copy of the kernel for an instruction set.
+#if defined(SCORNN_AVX512)
+#define SCORNN_CALL(isa, ...)                                                  \
+    ((isa) == SCORNN_ISA_AVX512 ? scornn::avx512::__VA_ARGS__                  \
+     : (isa) == SCORNN_ISA_AVX2 ? scornn::avx2::__VA_ARGS__                    \
+                                : scornn::portable::__VA_ARGS__)
+#elif defined(SCORNN_AVX2)
+#define SCORNN_CALL(isa, ...) ((isa) == SCORNN_ISA_AVX2 ? scornn::avx2::__VA_ARGS__ : scornn::portable::__VA_ARGS__)
+#else
+#define SCORNN_CALL(isa, ...) (scornn::portable::__VA_ARGS__)
+#endif
+
 namespace {
 
 // While it lives, numbers below the smallest normal one are zero in this thread, read or written. A gradient that
@@ -165,18 +177,75 @@ std::int32_t run(const scornn_sequence *s, const scornn_gradients *g, std::int64
         if (s->gates) expect_large(s->gates, 4 * output_bytes(*s));
     }
     const WithoutSubnormals mode;
-    switch (isa) {
-#if defined(SCORNN_AVX2)
-        case SCORNN_ISA_AVX2: return scornn::avx2::run(*s, g, begin, end);
-#endif
-#if defined(SCORNN_AVX512)
-        case SCORNN_ISA_AVX512: return scornn::avx512::run(*s, g, begin, end);
-#endif
-        default: return scornn::portable::run(*s, g, begin, end);
+    return SCORNN_CALL(isa, run(*s, g, begin, end));
+}
+
+std::int32_t run(const scornn_cayley *c, bool backward) {
+    if (!c || c->size < 1 || c->bandwidth < 0 || c->bandwidth >= c->size || !c->D || !c->R) return SCORNN_INVALID;
+    if (c->dtype != SCORNN_FLOAT32 && c->dtype != SCORNN_FLOAT64) return SCORNN_INVALID;
+    if (backward ? !c->dW : !c->W) return SCORNN_INVALID;
+    if (c->bandwidth > 0 && (backward ? !c->dv : !c->v)) return SCORNN_INVALID;
+    const std::int32_t isa = c->isa == SCORNN_ISA_BEST ? best() : c->isa;
+    if (!supported(isa)) return SCORNN_INVALID;
+    const WithoutSubnormals mode;
+    return SCORNN_CALL(isa, run(*c, backward));
+}
+
+struct stream_head {
+    std::int32_t isa, dtype;  // what the memory of a stream begins with
+};
+
+// Whether every array is long enough for the operations on it.
+bool operations_fit(const scornn_network &net) {
+    for (std::int64_t k = 0; k < net.arrays; ++k)
+        if (net.array_size[k] < 1) return false;
+    for (std::int64_t k = 0; k < net.operations; ++k) {
+        const scornn_operation &o = net.operation[k];
+        const auto holds = [&](std::int64_t array, std::int64_t size) {
+            return array >= 0 && array < net.arrays && net.array_size[array] >= size;
+        };
+        const bool lstm = o.cell == SCORNN_LSTM;
+        const std::int64_t rows = o.kind == SCORNN_GATES ? (lstm ? 4 : 3) * o.n : o.kind == SCORNN_GATE ? 2 * o.n : o.n;
+        const bool one = o.kind == SCORNN_MULTIPLY || o.kind == SCORNN_TURN || o.kind == SCORNN_NORM ||
+                         o.kind == SCORNN_ADD || o.kind == SCORNN_PICK || o.kind == SCORNN_MEAN;
+        const bool two = o.kind == SCORNN_ACTIVATE || o.kind == SCORNN_GATES || o.kind == SCORNN_GATE;
+        const std::int64_t read = o.kind == SCORNN_MULTIPLY ? o.m : o.kind == SCORNN_PICK ? o.m * (o.n - 1) + 1 : rows;
+        const bool weighted = o.kind == SCORNN_MULTIPLY || o.kind == SCORNN_TURN || o.kind == SCORNN_NORM ||
+                              (o.kind == SCORNN_GATES && !lstm);
+        if (o.kind < 0 || o.kind > SCORNN_EVERY || o.n < 1 || !holds(o.y, o.n)) return false;
+        if ((o.kind == SCORNN_MULTIPLY || o.kind == SCORNN_PICK || o.kind == SCORNN_EVERY) && o.m < 1) return false;
+        if ((one || two) && !holds(o.x[0], read)) return false;
+        if (two && !holds(o.x[1], rows)) return false;
+        if (o.kind == SCORNN_MULTIPLY && o.x[0] == o.y) return false;
+        if (o.kind == SCORNN_ACTIVATE && (o.cell < 0 || o.cell > SCORNN_COMPLEX_MODRELU)) return false;
+        if (o.kind == SCORNN_GATES && (o.cell < SCORNN_LSTM || o.cell > SCORNN_GORU)) return false;
+        if (o.kind == SCORNN_GATES && lstm && !holds(o.x[2], o.n)) return false;
+        if (o.kind == SCORNN_MEAN && !(holds(o.x[1], o.n) && holds(o.x[2], 1))) return false;
+        if ((weighted && !o.weights[0]) || (o.kind == SCORNN_NORM && !o.weights[1])) return false;
     }
+    return true;
 }
 
 }  // namespace
+
+std::int64_t scornn_prepare(const scornn_network *net, void *memory) {
+    if (!net || net->batch < 1 || net->arrays < 2 || net->operations < 1 || !operations_fit(*net)) return -1;
+    if (net->dtype != SCORNN_FLOAT32 && net->dtype != SCORNN_FLOAT64) return -1;
+    const std::int32_t isa = net->isa == SCORNN_ISA_BEST ? best() : net->isa;
+    if (!supported(isa)) return -1;
+    return SCORNN_CALL(isa, prepare(*net, isa, memory));
+}
+
+std::int64_t scornn_step(void *memory, std::int64_t frames, const void *x, void *y) {
+    const stream_head &head = *static_cast<const stream_head *>(memory);
+    const WithoutSubnormals mode;
+    return SCORNN_CALL(head.isa, step(memory, head.dtype == SCORNN_FLOAT32, frames, x, y));
+}
+
+void scornn_reset(void *memory) {
+    const stream_head &head = *static_cast<const stream_head *>(memory);
+    SCORNN_CALL(head.isa, reset(memory, head.dtype == SCORNN_FLOAT32));
+}
 
 std::int32_t scornn_abi_version(void) { return SCORNN_ABI_VERSION; }
 
@@ -187,6 +256,9 @@ std::int64_t scornn_struct_size(std::int32_t which) {
         case SCORNN_STRUCT_TASK: return sizeof(scornn_task);
         case SCORNN_STRUCT_TASKS: return sizeof(scornn_tasks);
         case SCORNN_STRUCT_MAP: return sizeof(scornn_map);
+        case SCORNN_STRUCT_CAYLEY: return sizeof(scornn_cayley);
+        case SCORNN_STRUCT_OPERATION: return sizeof(scornn_operation);
+        case SCORNN_STRUCT_NETWORK: return sizeof(scornn_network);
         default: return 0;
     }
 }
@@ -203,6 +275,10 @@ std::int32_t scornn_backward(const scornn_sequence *s, const scornn_gradients *g
                              std::int64_t end) {
     return g ? run(s, g, begin, end) : std::int32_t(SCORNN_INVALID);
 }
+
+std::int32_t scornn_cayley_forward(const scornn_cayley *c) { return run(c, false); }
+
+std::int32_t scornn_cayley_backward(const scornn_cayley *c) { return run(c, true); }
 
 void scornn_work(void *tasks) {
     if (!tasks || !static_cast<scornn_tasks *>(tasks)->tasks) return;

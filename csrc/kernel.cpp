@@ -6,7 +6,9 @@
 #include "gated.h"
 #include "lstm.h"
 #include "bank.h"
+#include "cayley.h"
 #include "peak.h"
+#include "stream.h"
 #include "structured.h"
 
 namespace scornn::SCORNN_ISA {
@@ -37,6 +39,27 @@ template <class T> int choose(const scornn_sequence &s, const scornn_gradients *
 
 int run(const scornn_sequence &s, const scornn_gradients *g, i64 begin, i64 end) {
     return s.dtype == SCORNN_FLOAT32 ? choose<float>(s, g, begin, end) : choose<double>(s, g, begin, end);
+}
+
+int run(const scornn_cayley &c, bool backward) {
+    if (c.dtype == SCORNN_FLOAT32) return backward ? cayley_backward<float>(c) : cayley_forward<float>(c);
+    return backward ? cayley_backward<double>(c) : cayley_forward<double>(c);
+}
+
+i64 prepare(const scornn_network &net, std::int32_t isa, void *memory) {
+    char *const bytes = static_cast<char *>(memory);
+    return net.dtype == SCORNN_FLOAT32 ? Stream<float>::prepare(net, isa, bytes) : Stream<double>::prepare(net, isa, bytes);
+}
+
+i64 step(void *memory, bool single, i64 frames, const void *x, void *y) {
+    char *const bytes = static_cast<char *>(memory);
+    if (single) return Stream<float>::step(bytes, frames, static_cast<const float *>(x), static_cast<float *>(y));
+    return Stream<double>::step(bytes, frames, static_cast<const double *>(x), static_cast<double *>(y));
+}
+
+void reset(void *memory, bool single) {
+    char *const bytes = static_cast<char *>(memory);
+    single ? Stream<float>::reset(bytes) : Stream<double>::reset(bytes);
 }
 
 double peak(std::int32_t dtype, i64 iterations) {

@@ -13,8 +13,9 @@ struct Tiles {
 };
 
 // C[r][c] = sum_k A[r][k] B[k][c] for kHeight rows and kVectors vectors of columns: one, or two from each of some
-// panels. A, B and C are stored as panels; the k-th row of B belongs to the k-th column of A.
-template <class T, int kHeight, int kVectors> struct TileProduct {
+// panels. A, B and C are stored as panels; the k-th row of B belongs to the k-th column of A. With kAdd the sum begins
+// with what C holds.
+template <class T, int kHeight, int kVectors, bool kAdd = false> struct TileProduct {
     static SCORNN_INLINE void step(const T *a, const T *b, i64 b_stride, Vec<T> (&sum)[kHeight][kVectors]) {
         // Hold the fewer of the two, rows or vectors, in registers: all 16 of AVX2 are in use.
         if constexpr (kHeight < kVectors) {
@@ -45,7 +46,8 @@ template <class T, int kHeight, int kVectors> struct TileProduct {
         SCORNN_UNROLL
         for (int r = 0; r < kHeight; ++r)
             SCORNN_UNROLL
-            for (int v = 0; v < kVectors; ++v) sum[r][v] = Vec<T>{};
+            for (int v = 0; v < kVectors; ++v)
+                sum[r][v] = kAdd ? load(c + (v / 2) * c_stride + r * kPanel<T> + (v % 2) * kWidth<T>) : Vec<T>{};
         for (; depth >= kPanel<T>; depth -= kPanel<T>) {
             // Four at once, no more: two heights of tile take turns, and Intel's cache of decoded instructions has to
             // hold both loops. Unrolled whole they are decoded anew each time.
@@ -68,12 +70,12 @@ template <class T, int kHeight, int kVectors> struct TileProduct {
 };
 
 // The same with a height known only at run time.
-template <class T, int kVectors, int kHeight = kRows, class... Args>
+template <class T, int kVectors, bool kAdd = false, int kHeight = kRows, class... Args>
 SCORNN_INLINE void tile_product(i64 height, Args... args) {
     if (height == kHeight) {
-        TileProduct<T, kHeight, kVectors>::run(args...);
+        TileProduct<T, kHeight, kVectors, kAdd>::run(args...);
     } else if constexpr (kHeight > 1) {
-        tile_product<T, kVectors, kHeight - 1>(height, args...);
+        tile_product<T, kVectors, kAdd, kHeight - 1>(height, args...);
     }
 }
 
@@ -114,7 +116,7 @@ void multiply(const T *a, i64 a_stride, i64 rows, const Panels<T> &B, i64 depth,
             TileProduct<T, 1, 8>::run(a, a_stride, B.at(first + done, 0), b_stride, depth, c + done * c_stride, c_stride);
     if (rows <= 3)
         for (; done + 2 <= count; done += 2)
-            tile_product<T, 4, 3>(rows, a, a_stride, B.at(first + done, 0), b_stride, depth, c + done * c_stride,
+            tile_product<T, 4, false, 3>(rows, a, a_stride, B.at(first + done, 0), b_stride, depth, c + done * c_stride,
                                   c_stride);
     const Tiles tiles(rows);
     for (; done < count; ++done) {

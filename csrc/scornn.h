@@ -62,7 +62,7 @@ enum scornn_cell {
 
 enum scornn_isa { SCORNN_ISA_BEST = 0, SCORNN_ISA_PORTABLE = 1, SCORNN_ISA_AVX2 = 2, SCORNN_ISA_AVX512 = 3 };
 
-enum scornn_status { SCORNN_OK = 0, SCORNN_OUT_OF_MEMORY = 1, SCORNN_INVALID = 2 };
+enum scornn_status { SCORNN_OK = 0, SCORNN_OUT_OF_MEMORY = 1, SCORNN_INVALID = 2, SCORNN_INACCURATE = 3 };
 
 /* W as a product of cheap factors that are applied in every step. A complex factor is a pair (re, im), and complex
  * states go with SCORNN_COMPLEX_MODRELU; real rotations with SCORNN_MODRELU or SCORNN_IDENTITY. n counts units.
@@ -133,6 +133,23 @@ struct scornn_gradients {
                                  and phi of all pairs, and of the angle of w (n,) */
 };
 
+/* W = (2 R - I) D, R = (I + A)^-1, of the free numbers v of a skew-symmetric A: row by row above the diagonal, with a
+ * bandwidth l those with j - i <= l. Where the squared norm of a row of W is off 1 by more than the tolerance, A is
+ * too large for an elimination without exchanges: the call returns SCORNN_INACCURATE, also where v is not finite. */
+struct scornn_cayley {
+    int64_t size, bandwidth; /* n; 0 to n - 1 */
+    int32_t dtype, isa;
+    double tolerance;
+    const void *v;           /* read by scornn_cayley_forward */
+    const void *D;           /* (n,), each 1 or -1 */
+    void *W;                 /* (n, n) contiguous: written by forward */
+    void *R;                 /* (n, n) contiguous: written by forward, read by backward */
+    const void *dW;          /* (n, n) contiguous: read by scornn_cayley_backward */
+    void *dv;                /* written by backward */
+};
+SCORNN_API int32_t scornn_cayley_forward(const struct scornn_cayley *cayley);
+SCORNN_API int32_t scornn_cayley_backward(const struct scornn_cayley *cayley);
+
 SCORNN_API int32_t scornn_abi_version(void);
 
 /* The bytes of a struct as the library was compiled, for a caller in another language; 0 for an unknown one. */
@@ -141,7 +158,10 @@ enum scornn_struct {
     SCORNN_STRUCT_GRADIENTS = 1,
     SCORNN_STRUCT_TASK = 2,
     SCORNN_STRUCT_TASKS = 3,
-    SCORNN_STRUCT_MAP = 4
+    SCORNN_STRUCT_MAP = 4,
+    SCORNN_STRUCT_CAYLEY = 5,
+    SCORNN_STRUCT_OPERATION = 6,
+    SCORNN_STRUCT_NETWORK = 7
 };
 SCORNN_API int64_t scornn_struct_size(int32_t which);
 
@@ -170,6 +190,62 @@ struct scornn_tasks {
 
 /* Takes tasks from a struct scornn_tasks until none is left. Any number of threads may do so on the same list. */
 SCORNN_API void scornn_work(void *tasks);
+
+/* A network frame by frame. Its operations work on arrays, of which array 0 is the frame that comes in and array 1 what
+ * goes out; they are numbered, and begin with array_start or zero, at the first frame and after a reset. Weights are
+ * read by prepare alone.
+ *
+ * MULTIPLY  y = A x0 + b             A = weights[0] (n, m), b = weights[1] (n,) or NULL
+ * ACTIVATE  y = act(x0 + x1, b)      the activation `cell`, b = weights[0] by unit or NULL
+ * GATES     y from x0 = U x + b, x1 = W y, and of an LSTM x2 = c; GRU (4n,), GORU (3n,): b = weights[0], not in x0
+ * TURN      y = R y + x0             a bank of rotations: weights[0] (4, n) as W of SCORNN_BANK
+ * NORM      y = layer_norm(x0)       weights (n,) and (n,), number: epsilon
+ * GATE      y = gelu(a) sigmoid(g)   (a, g) = x0 + x1
+ * ADD       y = y + x0
+ * PICK      y[i] = x0[m i]
+ * MEAN      y = mean of x0 so far    x1: its sum, x2[0]: the count
+ * GELU      y = gelu(y)
+ * EVERY     y[0] counts; of m frames the last alone goes on and has an output */
+enum scornn_operation_kind {
+    SCORNN_MULTIPLY = 0,
+    SCORNN_ACTIVATE = 1,
+    SCORNN_GATES = 2,
+    SCORNN_TURN = 3,
+    SCORNN_NORM = 4,
+    SCORNN_GATE = 5,
+    SCORNN_ADD = 6,
+    SCORNN_PICK = 7,
+    SCORNN_MEAN = 8,
+    SCORNN_GELU = 9,
+    SCORNN_EVERY = 10
+};
+
+struct scornn_operation {
+    int32_t kind, cell;
+    int64_t n, m;
+    double number;
+    const void *weights[2];
+    int64_t x[3], y; /* numbers of arrays; -1: none */
+};
+
+struct scornn_network {
+    int32_t dtype, isa;
+    int64_t batch, arrays, operations; /* batch: sequences that run beside one another */
+    const int64_t *array_size;
+    const void *const *array_start;
+    const struct scornn_operation *operation;
+};
+
+/* The bytes that a network takes, or -1 where it is not one. With memory of so many bytes, at a multiple of 64, writes
+ * it there, ready for its first frame. A copy of these bytes is a stream of its own; there is nothing to free. */
+SCORNN_API int64_t scornn_prepare(const struct scornn_network *network, void *memory);
+
+/* Takes frames (frames, B, m) and writes outputs (outputs, B, p); returns how many outputs. No allocation, no lock, no
+ * call of the system, and where no GELU is in it, no branch on a number. */
+SCORNN_API int64_t scornn_step(void *memory, int64_t frames, const void *x, void *y);
+
+/* Begins new sequences. */
+SCORNN_API void scornn_reset(void *memory);
 
 /* Runs independent fused multiply-adds in registers and returns how many floating-point operations it did: the most
  * that one thread can reach, when timed by the caller. */

@@ -182,13 +182,25 @@ def test_a_line_of_metrics_that_was_cut_is_left_out(tmp_path: Path, runs: Simple
     assert (kept / "metrics.jsonl").read_text() == record.thinned(whole_lines)
 
 
-def test_the_time_of_a_point_is_the_time_that_was_measured(tmp_path: Path, runs: SimpleNamespace) -> None:
-    run = tmp_path / "run"
-    recorded(run, runs, whole("mnist-scornn-170"), 0.9, 0.9, 70)
-    rows = [{"step": s, "split": "test", "accuracy": a, "seconds": t} for s, a, t in ((10, 0.5, 1.0), (20, 0.9, 100.0))]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (x, y), *_ = figures.by_time(collect(tmp_path))[0].curves[0].members
-    assert (list(x), list(y)) == ([1.0, 100.0], [0.5, 0.9])
+def test_accuracy_over_parameters_has_the_unbeaten_settings_of_a_model_beside_the_papers(
+    tmp_path: Path, runs: SimpleNamespace
+) -> None:
+    made = {"recipe": (0.97, 0.96), "mlp": (0.965, 0.98)}  # of two seeds each, and 61,051 parameters in the second
+    for name, values in made.items():
+        for seed, value in enumerate(values):
+            config = whole(f"mnist-scornn-170-{name}", seed)
+            recorded(tmp_path / f"{name}-{seed}", runs, config, value, value - 0.01, 20)
+    recorded(tmp_path / "worse", runs, whole("mnist-scornn-170"), 0.96, 0.96, 70)
+    recorded(tmp_path / "larger", runs, whole("mnist-scornn-512"), 0.97, 0.97, 70)
+    recorded(tmp_path / "short", runs, whole("mnist-lstm-128"), 0.999, 0.999, 30)
+    (panel,) = figures.by_parameters(collect(tmp_path))
+    by_label = {
+        curve.label: [(x, round(y, 6)) for x, y in zip(*curve.members[0], strict=True)] for curve in panel.curves
+    }
+    assert by_label["scoRNN"] == [(16_415, 0.965), (61_051, 0.9725)]
+    assert by_label["scoRNN, paper"] == [(16_415, 0.973), (68_950, 0.983), (136_970, 0.985)]
+    assert "LSTM" not in by_label
+    assert "LSTM, paper" in by_label
 
 
 def test_pictures_of_the_readme_leave_out_what_is_too_short_to_say(tmp_path: Path, runs: SimpleNamespace) -> None:
@@ -196,7 +208,8 @@ def test_pictures_of_the_readme_leave_out_what_is_too_short_to_say(tmp_path: Pat
     recorded(tmp_path / "b", runs, whole("mnist-lstm-128"), 0.2, 0.2, 1)
     recorded(tmp_path / "c", runs, whole("mnist-scornn-512"), 0.5, 0.5, 1)
     for drawn in figures.pictured(collect(tmp_path)).values():
-        assert [[curve.label for curve in panel.curves] for _, panel in drawn] == [["scoRNN n=170"]]
+        own = [[curve.label for curve in panel.curves if "paper" not in curve.label] for _, panel in drawn]
+        assert own in ([["scoRNN n=170"]], [["scoRNN"]])
     drawn = figures.panels(ITEMS["table-mnist"], collect(tmp_path))
     assert [[curve.label for curve in panel.curves] for panel in drawn] == [["scoRNN n=170"]]
 
@@ -555,6 +568,10 @@ def test_verdicts_on_a_number(
         ("adding-750-scornn-170", (0.17, 0.17), 5, verdict.SHORT),
         ("adding-750-scornn-170", (0.17, 0.17), 10, verdict.MISSED),
         ("adding-200-ornn-128", (0.05, 0.17), 1, verdict.MET),
+        ("adding-200-ornn-128", (0.17, 0.05), 1, verdict.SHORT),
+        ("adding-200-ornn-128", (0.17, 0.05), 10, verdict.AGREES),
+        ("adding-200-ornn-128", (0.05, 0.13), 10, verdict.AGREES),
+        ("adding-200-ornn-128", (0.17, 0.17), 10, verdict.MISSED),
         ("adding-750-eurnn-512", (0.9, 0.17), 1, verdict.MET),
         ("adding-750-eurnn-512", (0.17, 0.17), 1, verdict.SHORT),
     ],
@@ -570,6 +587,25 @@ def test_verdicts_on_a_curve(
     (run / "summary.json").write_text(json.dumps({**summary, "epochs": epochs, "final": final}))
     numbers = collect(tmp_path).numbers(ITEMS["fig-adding"])
     assert next(n for n in numbers if n.preset.name == preset and n.measure == "MSE").verdict == expected
+
+
+@pytest.mark.parametrize(
+    ("loss", "steps", "expected", "cells"),
+    [
+        (0.0204, 10_000, verdict.AGREES, "**0.0204**, at the baseline as published |  | direction agrees, one seed"),
+        (0.0204, 3_000, verdict.SHORT, ""),
+        (0.0001, 10_000, verdict.MET, "**1.00e-4** |  | met or beaten, one seed"),
+    ],
+)
+def test_who_fails_as_published_agrees_and_one_seed_is_called_one(
+    loss: float, steps: int, expected: str, cells: str, tmp_path: Path, runs: SimpleNamespace
+) -> None:
+    run = runs.make(tmp_path / "run", whole("copying-1000-lstm-68"), steps=steps)
+    summary = json.loads((run / "summary.json").read_text())
+    (run / "summary.json").write_text(json.dumps(summary | {"baseline": 0.0204, "final": {"test": {"loss": loss}}}))
+    found = collect(tmp_path)
+    assert next(n for n in found.numbers(ITEMS["fig-copying"]) if n.values).verdict == expected
+    assert cells in tables.summary(found)
 
 
 def test_every_claim_can_be_tested() -> None:

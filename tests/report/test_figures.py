@@ -73,11 +73,13 @@ def test_themed_markup_has_no_colour_and_font_of_its_own():
         assert f"--c{k}:{style.LIGHT[k]}" in style.css_variables()
 
 
-def test_files_have_their_own_colours():
+def test_files_have_their_own_colours_for_light_and_dark_pages():
     text = style.svg(curves.draw(Panel("a", [Curve("_x $1", [(STEPS, STEPS)])])), alt="words", themed=False)
     assert text.startswith("<?xml")
-    assert style.LIGHT[0] in text
-    assert "var(" not in text
+    assert f"stroke: var(--c0, {style.LIGHT[0]})" in text
+    assert f"--c0:{style.DARK[0]}" in text
+    assert f"fill: {style.LIGHT[0]}" not in text
+    assert "#ffffff" not in text  # the page shows through
 
 
 def test_mean_covers_the_steps_that_all_seeds_have():

@@ -13,6 +13,7 @@ from scornn.matrices import init
 from scornn.matrices.base import Matrix
 from scornn.matrices.checks import check_integer, check_rho, is_sharded, precise
 from scornn.matrices.complex import ComplexMatrix, unit
+from scornn.ops.cayley import cayley
 from scornn.torch_internals import has_values
 
 
@@ -55,8 +56,8 @@ class ScaledCayley(Matrix):
         self.sign.fill_(1)[self.n - self._rho_at_start :] = -1
 
     def forward(self) -> Tensor:
-        A = skew(precise(self.skew), self.n, self.bandwidth)
-        return scaled_cayley(A, self.sign.to(A.dtype)).to(self.skew.dtype)
+        v = precise(self.skew)
+        return cayley(v, self.sign.to(v.dtype), self.bandwidth).to(self.skew.dtype)
 
     @torch.no_grad()
     def assign(self, W: Tensor) -> None:

@@ -20,6 +20,7 @@ from scornn.nn.spectral import SpectralRNN as SpectralRNN
 from scornn.nn.linear_memory import LinearMemory as LinearMemory
 from scornn.nn.memory_block import MemoryBlock as MemoryBlock, MemoryBlocks as MemoryBlocks
 from scornn.nn.model import SequenceModel as SequenceModel
+from scornn.nn.stream import Stream as Stream
 # isort: on
 
 __all__ = ["build", "parameter_count", *(name for name in dir() if name[0].isupper())]

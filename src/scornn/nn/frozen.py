@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_linear_bn_eval
 
 from scornn.functional import full_precision
 from scornn.matrices import Bank, Constant
@@ -162,3 +164,23 @@ def _step(of: Recurrence, added: Tensor, b: Tensor | None, state: tuple[Tensor, 
     if of.kind == "bank":
         return ((added + turned(state[0], of.W)).to(added.dtype),)
     return (gated.step(added, state[0], of.W, b, of.kind),)
+
+
+def plain_head(head: nn.Module) -> list[nn.Module]:
+    """The linear layers and GELUs of a head as it is in evaluation, with copies of its weights."""
+    made: list[nn.Module] = []
+    for module in head if isinstance(head, nn.Sequential) else [head]:
+        if isinstance(module, nn.Linear):
+            V, c = module.weight.detach(), module.bias
+            linear = nn.utils.skip_init(nn.Linear, *reversed(V.shape), device=V.device, dtype=V.dtype)
+            linear.load_state_dict({"weight": V, "bias": V.new_zeros(len(V)) if c is None else c.detach()})
+            made.append(linear)
+        elif isinstance(module, nn.BatchNorm1d):  # in evaluation a scale and a shift of the sums before it
+            before = made[-1]
+            assert isinstance(before, nn.Linear)
+            made[-1] = fuse_linear_bn_eval(before.eval(), deepcopy(module).eval())
+        elif isinstance(module, nn.GELU) and module.approximate == "none":
+            made.append(nn.GELU())
+        elif not isinstance(module, nn.Dropout):
+            raise TypeError(f"a head with {module} cannot be frozen: it is not one that a run makes")
+    return made

@@ -21,7 +21,7 @@ from scornn.ops import naive, native
 from scornn.ops.bank import Bank
 from scornn.ops.custom import register
 from scornn.ops.layout import Order
-from scornn.ops.rung import CELLS, Cell, Operands, Rung, empty_states, no_second_derivative, run
+from scornn.ops.rung import CELLS, Cell, Operands, Rung, empty_states, plainly, run
 
 FUSED = 12
 """Inputs up to which the kernel multiplies by U itself: then z is never in memory."""
@@ -174,7 +174,7 @@ def _operator(name: str, forward: Any, backward: Any, kept: tuple[int, ...]) -> 
         backward,
         empty=empty_states,
         kept=kept,
-        no_second_derivative=no_second_derivative(name),
+        plain=lambda given: plainly(given.operands),
         flops=lambda x, h0, angle, sign, U, *others: 2 * math.prod(x[:-1]) * (math.prod(U) + 2 * U[0]),
     )
     return lambda operands: operator(*Arguments.of(operands))

@@ -6,7 +6,7 @@ imports torch's compiler: two seconds before the first number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 Gradient = Tensor | None
 _LIBRARY = torch.library.Library("scornn", "FRAGMENT")
-_TYPES = {"Tensor": "Tensor", "Tensor | None": "Tensor?", "str": "str", "bool": "bool"}
+_TYPES = {"Tensor": "Tensor", "Tensor | None": "Tensor?", "str": "str", "bool": "bool", "int": "int"}
 
 NOT_UNDER_TRANSFORM = "it has no rule for torch.func's transforms and forward-mode differentiation"
 
@@ -27,7 +27,7 @@ def register(
     backward: Callable[[Any, Any, Any, Sequence[bool]], Sequence[Gradient]],
     *,
     empty: Callable[..., Sequence[Tensor]],
-    no_second_derivative: str,
+    plain: Callable[[Any], Sequence[Tensor]],
     flops: Callable[..., int],
     results: int = 2,
     differentiable: int | None = None,
@@ -42,12 +42,12 @@ def register(
         backward: from the gradients of the results (None: nobody used it), the results that were kept, the arguments,
             and which gradients are wanted, to the gradients of the tensors. What is not wanted may be None.
         empty: the results without their numbers, from the arguments one by one.
-        no_second_derivative: the error of differentiating a gradient.
+        plain: as forward, in PyTorch alone: what differentiates a gradient.
         flops: of forward, from the shapes of its arguments; backward takes twice as many.
         results: how many there are; the first ``differentiable``, by default all, may have a gradient.
         kept: numbers of the results that ``backward`` reads.
     """
-    operator = _Operator(arguments, backward, results if differentiable is None else differentiable, kept)
+    operator = _Operator(arguments, backward, plain, results if differentiable is None else differentiable, kept)
     schema = ", ".join(f"{_TYPES[kind]} {field}" for field, kind in kinds_of(arguments).items())
     incoming = [f"Tensor? g{k}" for k in range(operator.differentiable)] + [f"Tensor kept{k}" for k in range(len(kept))]
     made, gradients = (", ".join(["Tensor"] * count) for count in (results, operator.inputs))
@@ -61,12 +61,9 @@ def register(
         operator.empty_gradients,
     )
 
-    def refuse(ctx: Any, *grads: Any) -> None:
-        raise RuntimeError(no_second_derivative)
-
     torch.library.register_autograd(call, operator.autograd, setup_context=operator.setup_context, lib=_LIBRARY)
     torch.library.register_autograd(
-        operator.call_backward, refuse, setup_context=lambda ctx, inputs, output: None, lib=_LIBRARY
+        operator.call_backward, operator.autograd_twice, setup_context=_keep_inputs, lib=_LIBRARY
     )
     torch.library.register_vmap(operator.call_backward, _one_by_one(operator.call_backward), lib=_LIBRARY)
     register_flop_formula(call.overloadpacket)(lambda *shapes, out_shape=None, **_: flops(*shapes))
@@ -90,8 +87,9 @@ class _Operator:
 
     call_backward: Any
 
-    def __init__(self, arguments: Any, backward: Any, differentiable: int, kept: Sequence[int]) -> None:
-        self.arguments, self.backward, self.differentiable, self.kept = arguments, backward, differentiable, kept
+    def __init__(self, arguments: Any, backward: Any, plain: Any, differentiable: int, kept: Sequence[int]) -> None:
+        self.arguments, self.backward, self.plain = arguments, backward, plain
+        self.differentiable, self.kept = differentiable, kept
         kinds = list(kinds_of(arguments).values())
         self.inputs = next((k for k, kind in enumerate(kinds) if "Tensor" not in kind), len(kinds))
 
@@ -124,23 +122,60 @@ class _Operator:
         )
 
     def setup_context(self, ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*output[self.differentiable :])
-        ctx.rest = [None if isinstance(a, Tensor) else a for a in inputs]
-        tensors = [a if isinstance(a, Tensor) else None for a in inputs]
-        ctx.save_for_backward(*(output[k] for k in self.kept), *tensors)
+        _keep_inputs(ctx, inputs, output, *(output[k] for k in self.kept))
 
     def autograd(self, ctx: Any, *grads: Gradient) -> tuple[Any, ...]:
-        saved, count = ctx.saved_tensors, len(self.kept)
-        called = [rest if tensor is None else tensor for tensor, rest in zip(saved[count:], ctx.rest, strict=True)]
+        kept, called = _kept_inputs(ctx, len(self.kept))
         nothing = [None] * len(called)
         used = grads[: self.differentiable]
         if all(g is None for g in used):
             return tuple(nothing)
         needs = list(ctx.needs_input_grad[: self.inputs])
-        made = self.call_backward(*used, *saved[:count], *called, needs)
+        made = self.call_backward(*used, *kept, *called, needs)
         every = zip([made] if isinstance(made, Tensor) else made, needs, strict=True)
         return (*(gradient if need else None for gradient, need in every), *nothing[self.inputs :])
+
+    def autograd_twice(self, ctx: Any, *incoming: Gradient) -> tuple[Any, ...]:
+        """The gradient of the backward operator: that of the plain function's gradient, run again."""
+        given = _kept_inputs(ctx, 0)[1]
+        grads, kept, called, needs = self.parted(given)
+        with torch.enable_grad():
+            grads = [None if g is None else g.detach().requires_grad_() for g in grads]
+            inputs = [None if t is None else t.detach() for t in called[: self.inputs]]
+            trained = [t.requires_grad_() for t in inputs if t is not None and t.is_floating_point()]
+            results = self.plain(self.arguments(*inputs, *called[self.inputs :]))
+            used = [(r, g) for r, g in zip(results, grads, strict=False) if g is not None and r.requires_grad]
+            wanted = [k for k, need in enumerate(needs) if need and inputs[k] is not None]
+            first = torch.autograd.grad(
+                [r for r, _ in used],
+                [t for k in wanted if (t := inputs[k]) is not None],
+                [g for _, g in used],
+                create_graph=True,
+                allow_unused=True,
+            )
+            pairs = [(g, incoming[k]) for g, k in zip(first, wanted, strict=True) if g is not None and g.requires_grad]
+            pairs = [(g, coming) for g, coming in pairs if coming is not None]
+        sources = [g for g in grads if g is not None] + trained
+        second: Iterator[Gradient] = iter([None] * len(sources))
+        if pairs:
+            outputs, comings = zip(*pairs, strict=True)
+            second = iter(torch.autograd.grad(outputs, sources, comings, allow_unused=True))
+        to_grads = [None if g is None else next(second) for g in grads]
+        to_inputs = [next(second) if t is not None and t.requires_grad else None for t in inputs]
+        return (*to_grads, *[None] * len(kept), *to_inputs, *[None] * (len(called) - self.inputs), None)
+
+
+def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Any, *before: Tensor) -> None:
+    ctx.set_materialize_grads(False)
+    ctx.rest = [None if isinstance(a, Tensor) else a for a in inputs]
+    ctx.save_for_backward(*before, *(a if isinstance(a, Tensor) else None for a in inputs))
+
+
+def _kept_inputs(ctx: Any, before: int) -> tuple[tuple[Tensor, ...], list[Any]]:
+    saved = ctx.saved_tensors
+    pairs = zip(saved[before:], ctx.rest, strict=True)
+    return saved[:before], [rest if tensor is None else tensor for tensor, rest in pairs]
 
 
 def _define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> Any:

@@ -34,7 +34,7 @@ from scornn.ops.rung import (
     Needs,
     Operands,
     Rung,
-    no_second_derivative,
+    plainly,
     recurrence_flops,
     recurrence_operator,
 )
@@ -168,7 +168,7 @@ _operator = register(
     results=5,
     differentiable=3,
     kept=(0, 3, 4),
-    no_second_derivative=no_second_derivative("native"),
+    plain=lambda given: plainly(given.operands),
     flops=lambda x, h0, c0, W, U, *others: recurrence_flops(x, h0, W, U),
 )
 

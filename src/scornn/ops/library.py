@@ -18,7 +18,8 @@ ABI_VERSION = 8
 NAMES = ("libscornn.so", "libscornn.dylib", "scornn.dll")
 ISA = {"best": 0, "portable": 1, "avx2": 2, "avx512": 3}
 MAP = {"fourier": 0, "rotations": 1}
-STATUS = {1: "out of memory", 2: "invalid arguments"}
+STATUS = {1: "out of memory", 2: "invalid arguments", 3: "not accurate"}
+INACCURATE = 3
 
 
 def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
@@ -78,7 +79,41 @@ class Tasks(ctypes.Structure):
     _fields_ = (("tasks", ctypes.POINTER(Task)), ("count", ctypes.c_int64), ("next", ctypes.c_int64))
 
 
-STRUCTS = (SequenceStruct, GradientsStruct, Task, Tasks, MapStruct)
+class CayleyStruct(ctypes.Structure):
+    """``struct scornn_cayley``: from the free numbers of A to W, or from the gradient of W to theirs."""
+
+    _fields_ = (
+        *_fields(ctypes.c_int64, "size bandwidth"),
+        *_fields(ctypes.c_int32, "dtype isa"),
+        ("tolerance", ctypes.c_double),
+        *_fields(ctypes.c_void_p, "v D W R dW dv"),
+    )
+
+
+class OperationStruct(ctypes.Structure):
+    """``struct scornn_operation``: one operation of a frame."""
+
+    _fields_ = (
+        *_fields(ctypes.c_int32, "kind cell"),
+        *_fields(ctypes.c_int64, "n m"),
+        ("number", ctypes.c_double),
+        ("weights", ctypes.c_void_p * 2),
+        ("x", ctypes.c_int64 * 3),
+        ("y", ctypes.c_int64),
+    )
+
+
+class NetworkStruct(ctypes.Structure):
+    """``struct scornn_network``: what a stream is prepared from."""
+
+    _fields_ = (
+        *_fields(ctypes.c_int32, "dtype isa"),
+        *_fields(ctypes.c_int64, "batch arrays operations"),
+        *_fields(ctypes.c_void_p, "array_size array_start operation"),
+    )
+
+
+STRUCTS = (SequenceStruct, GradientsStruct, Task, Tasks, MapStruct, CayleyStruct, OperationStruct, NetworkStruct)
 """In the order of ``enum scornn_struct``."""
 
 
@@ -106,6 +141,20 @@ class Library:
         self.work = library.scornn_work
         self.work.argtypes = [ctypes.c_void_p]
         self.work.restype = None
+        self.cayley_forward = library.scornn_cayley_forward
+        self.cayley_backward = library.scornn_cayley_backward
+        for call in (self.cayley_forward, self.cayley_backward):
+            call.argtypes = [ctypes.POINTER(CayleyStruct)]
+            call.restype = ctypes.c_int32
+        self.prepare = library.scornn_prepare
+        self.prepare.argtypes = [ctypes.POINTER(NetworkStruct), ctypes.c_void_p]
+        self.prepare.restype = ctypes.c_int64
+        self.step = library.scornn_step
+        self.step.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
+        self.step.restype = ctypes.c_int64
+        self.reset = library.scornn_reset
+        self.reset.argtypes = [ctypes.c_void_p]
+        self.reset.restype = None
         self.peak = library.scornn_peak
         self.peak.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_int64]
         self.peak.restype = ctypes.c_double

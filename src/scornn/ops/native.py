@@ -28,7 +28,7 @@ from scornn.ops.rung import (
     Rung,
     check,
     empty_states,
-    no_second_derivative,
+    plainly,
     recurrence_flops,
     recurrence_operator,
 )
@@ -45,11 +45,12 @@ def unavailable() -> str | None:
     return loaded if isinstance(loaded, str) else None
 
 
-def _library() -> library.Library:
-    loaded = library.load()
-    if isinstance(loaded, str):
-        raise RuntimeError(f"the native kernel cannot run: {loaded}")
-    return loaded
+def loaded() -> library.Library:
+    """The kernel; an error where there is none."""
+    found = library.load()
+    if isinstance(found, str):
+        raise RuntimeError(f"the native kernel cannot run: {found}")
+    return found
 
 
 _workers = Workers()
@@ -140,7 +141,7 @@ class Call:
             0 if x.dtype == torch.float32 else 1,
             CELLS[cell].number,
             reverse,
-            _library().isa,
+            loaded().isa,
             address(batch_sizes),
             x.data_ptr(),
             _strides(x),
@@ -152,7 +153,7 @@ class Call:
 
     def forward(self) -> None:
         sequence = ctypes.pointer(self.sequence)
-        _workers.run(_library().work, [library.Task(sequence, None, *rows) for rows in self.shards], self)
+        _workers.run(loaded().work, [library.Task(sequence, None, *rows) for rows in self.shards], self)
 
     def backward(
         self,
@@ -187,7 +188,7 @@ class Call:
                 output=address(output), output_stride=strides, factor=by_factor, **others, **sums
             )
             tasks.append(library.Task(sequence, ctypes.pointer(gradients), *rows))
-        _workers.run(_library().work, tasks, (self, output, parts, incoming, made))
+        _workers.run(loaded().work, tasks, (self, output, parts, incoming, made))
         if not parts:  # an empty batch
             parts = [[None if p is None else p.new_zeros(p.shape) for p in weights]]
         for part in parts[1:]:
@@ -245,6 +246,11 @@ def _reading_backward(grads: Any, kept: Any, arguments: Reading, needs: Sequence
     return _backward(Incoming(*grads), operands, kept[0], Needs(*needs), head)
 
 
+def _plainly(operands: Operands, head: Head) -> tuple[Tensor, ...]:
+    output, h_n = plainly(operands)
+    return output, h_n, torch.nn.functional.linear(output, *head)
+
+
 _reading = register(
     "native_reading",
     Reading,
@@ -252,7 +258,7 @@ _reading = register(
     _reading_backward,
     results=3,
     empty=lambda x, h0, W, U, b, V, *rest: (*empty_states(x, h0), x.new_empty(*x.shape[:-1], V.shape[0])),
-    no_second_derivative=no_second_derivative("native"),
+    plain=lambda arguments: _plainly(*arguments.parted()),
     flops=lambda x, h0, W, U, b, V, *rest: recurrence_flops(x, h0, W, U) + 2 * math.prod(x[:-1]) * math.prod(V),
 )
 

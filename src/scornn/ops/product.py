@@ -21,7 +21,7 @@ from scornn.ops.activations import ACTIVATIONS
 from scornn.ops.custom import register
 from scornn.ops.layout import Layout, States, complex_pairs
 from scornn.ops.manual import pull_back
-from scornn.ops.rung import CELLS, Cell, Incoming, Operands, Rung, Shapes, empty_states, no_second_derivative
+from scornn.ops.rung import CELLS, Cell, Incoming, Operands, Rung, Shapes, empty_states, plainly
 
 CHUNK = 1 << 17  # numbers of the state held at a time by the gradient of the factors
 
@@ -205,7 +205,7 @@ def _operator(name: str, forward: Any, backward: Any, backend: str) -> Callable[
         forward,
         backward,
         empty=empty_states,
-        no_second_derivative=no_second_derivative(backend),
+        plain=lambda given: plainly(given.operands),
         flops=_flops,
     )
     return lambda operands: operator(*Arguments.of(operands))

@@ -284,7 +284,7 @@ def recurrence_operator(
         lambda arguments: forward(Operands(*arguments)),
         backward_op,
         empty=empty_states,
-        no_second_derivative=no_second_derivative(backend or name),
+        plain=lambda arguments: plainly(Operands(*arguments)),
         flops=recurrence_flops,
     )
     return lambda operands: operator(*operands[:8])
@@ -295,8 +295,7 @@ def recurrence_flops(x: Any, h0: Any, W: Any, U: Any, *others: Any) -> int:
     return int(2 * math.prod(x[:-1]) * (math.prod(W) + math.prod(U)))
 
 
-def no_second_derivative(backend: str) -> str:
-    return (
-        f'The "{backend}" backend of scornn has no second derivative. '
-        'Build the layer with backend="naive" to differentiate a gradient.'
-    )
+def plainly(operands: Operands) -> tuple[Tensor, ...]:
+    """Run a recurrence on the plainest rung of its cell."""
+    cell = operands.cell if isinstance(operands.W, Tensor) else operands.W.cell
+    return CELLS[cell].rungs[-1].run(operands)

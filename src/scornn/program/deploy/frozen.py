@@ -5,15 +5,12 @@ What is exported and what streams is this one form: the layer's own frozen form,
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_linear_bn_eval
 
 from scornn.errors import UsageError
 from scornn.nn import SequenceModel
-from scornn.nn.frozen import FrozenLayer
+from scornn.nn.frozen import FrozenLayer, plain_head
 
 
 class Frozen(nn.Module):
@@ -44,11 +41,11 @@ class Frozen(nn.Module):
             raise UsageError("a network that reads the mean over its steps cannot be frozen: a state does not hold it")
         try:
             self.layer: FrozenLayer = network.layer.frozen(plain=plain)
+            self.head = nn.Sequential(*plain_head(network.head))
         except TypeError as error:
             raise UsageError(str(error)) from error
         self.read = network.read
         self.state_names = ("h", "c")[: len(self.layer.state_sizes())]
-        self.head = nn.Sequential(*_copied(network.head))
         self.requires_grad_(False).eval()
 
     @property
@@ -69,23 +66,3 @@ class Frozen(nn.Module):
         need = "last" if self.read == "last" else True  # the states of a long sequence are not held for its end alone
         output, last = self.layer(x, state if len(state) > 1 else state[0], need_output=need)
         return (self.head(self.layer.readout(output)), *(last if isinstance(last, tuple) else (last,)))
-
-
-def _copied(head: nn.Module) -> list[nn.Module]:
-    """The head's layers, with the weights that they use now as their own; dropout does nothing in evaluation."""
-    made: list[nn.Module] = []
-    for module in head if isinstance(head, nn.Sequential) else [head]:
-        if isinstance(module, nn.Linear):
-            V, c = module.weight.detach(), module.bias
-            linear = nn.utils.skip_init(nn.Linear, *reversed(V.shape), device=V.device, dtype=V.dtype)
-            linear.load_state_dict({"weight": V, "bias": V.new_zeros(len(V)) if c is None else c.detach()})
-            made.append(linear)
-        elif isinstance(module, nn.BatchNorm1d):  # in evaluation a scale and a shift of the sums before it
-            before = made[-1]
-            assert isinstance(before, nn.Linear)
-            made[-1] = fuse_linear_bn_eval(before.eval(), deepcopy(module).eval())
-        elif isinstance(module, nn.GELU) and module.approximate == "none":
-            made.append(nn.GELU())
-        elif not isinstance(module, nn.Dropout):
-            raise UsageError(f"a head with {module} cannot be frozen: it is not one that a run makes")
-    return made

@@ -12,6 +12,7 @@ import torch
 from scornn.errors import UsageError
 from scornn.nn import SequenceModel
 from scornn.nn.catalogue import MODELS
+from scornn.nn.stream import Stream
 from scornn.program import plugins as plugin_files
 from scornn.program.deploy.frozen import Frozen
 from scornn.program.tasks import TaskForm
@@ -32,6 +33,10 @@ class Network(SequenceModel):
     def frozen(self, *, plain: bool = False) -> Frozen:
         """The network with W as a constant: ``y, *state = frozen(x, *state)``, for streaming and export."""
         return Frozen(self, plain=plain)
+
+    def stream(self, batch: int = 1) -> Stream:
+        """The network frame by frame, on NumPy arrays: ``y = stream(x)``."""
+        return Stream(self, batch)
 
 
 def load(

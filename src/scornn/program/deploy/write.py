@@ -22,13 +22,13 @@ from torch import Tensor
 
 from scornn.errors import ScornnError, UsageError, not_installed
 from scornn.program import durable, plugins
-from scornn.program.deploy import card, fresh
+from scornn.program.deploy import c, card, fresh
 from scornn.program.deploy.frozen import Frozen
 from scornn.program.deploy.network import Network, load, of
 from scornn.program.train import weights as stored_weights
 
-Format = Literal["safetensors", "pt2", "onnx"]
-FORMATS: tuple[Format, ...] = ("safetensors", "pt2", "onnx")
+Format = Literal["safetensors", "pt2", "onnx", "c"]
+FORMATS: tuple[Format, ...] = ("safetensors", "pt2", "onnx", "c")
 
 TRACED = (5, 3)
 """T and B at which a graph is made. It is checked at others."""
@@ -53,6 +53,8 @@ def export(
     to: Format,
     *,
     plain: bool = False,
+    int8: bool = False,
+    sample: str | os.PathLike[str] | None = None,
 ) -> Exported:
     """Write a network as a file, and a model card beside it.
 
@@ -61,8 +63,11 @@ def export(
     Args:
         network: what :func:`scornn.load` gives, or a path for it.
         out: the file. The card is beside it, under its name and ``.md``.
-        to: ``safetensors``, the weights for :func:`scornn.load`; ``pt2``, for ``torch.export.load``; or ``onnx``.
+        to: ``safetensors``, the weights for :func:`scornn.load`; ``pt2``, for ``torch.export.load``; ``onnx``; or
+            ``c``, one C99 file with its header beside it.
         plain: a pt2 file without scornn's operators, slower, which needs nothing but torch.
+        int8: store the matrices of a C file in 8 bits.
+        sample: for int8, a NumPy file of sequences ``(N, T, m)``; ``error`` is what it does to their outputs.
 
     Example:
         >>> export("runs/first", "first.onnx", "onnx").needs  # doctest: +SKIP
@@ -72,6 +77,8 @@ def export(
         raise UsageError(f"unknown format {to!r}; expected one of {', '.join(FORMATS)}")
     if plain and to != "pt2":
         raise UsageError(f"plain is a form of pt2 files, but the format is {to}")
+    if (int8 or sample is not None) and not (to == "c" and int8):
+        raise UsageError("int8 is a form of C files, and a sample is for int8")
     if not isinstance(network, Network | str | os.PathLike):
         raise TypeError(
             f"export takes what scornn.load gives or a path for it, not a {type(network).__name__}; for a network of "
@@ -82,6 +89,8 @@ def export(
     _check_place(out, to)
     _check_numbers(made, to)
     made.stored = _as_it_is_now(made)
+    if to == "c":
+        return _export_c(made, out, int8, sample)
     if to == "onnx":
         missing = [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
         if missing:
@@ -91,21 +100,35 @@ def export(
     pt2 = "torch" if plain else "torch and `import scornn.ops`"
     needs = {"safetensors": "scornn", "pt2": pt2, "onnx": "onnxruntime"}[to]
     beside = out.with_name(f"{out.name}.md")
-    _write_both(beside, card.text(made, out.name, needs, error).encode(), out, content)
+    _write_all({beside: card.text(made, out.name, needs, error).encode(), out: content})
     return Exported(out, beside, len(content), error, needs)
 
 
-def _write_both(beside: Path, text: bytes, out: Path, content: bytes) -> None:
-    """Write the card, then the file; where the file cannot be written, the card is again as it was."""
-    before = beside.read_bytes() if beside.exists() else None
-    durable.write_bytes(beside, text)
+def _export_c(network: Network, out: Path, int8: bool, sample: str | os.PathLike[str] | None) -> Exported:
+    source = c.build(network, out.stem, int8=int8)
+    error = c.largest_error(source, out.stem, network, None if sample is None else Path(sample))
+    if not int8 and not error <= TOLERANCE:
+        raise ScornnError(f"the C file differs from the network by {error:.2g}, expected at most {TOLERANCE}")
+    header, beside, needs = out.with_suffix(".h"), out.with_name(f"{out.name}.md"), "a C99 compiler"
+    text = card.text(network, out.name, needs, error)
+    _write_all({beside: text.encode(), header: source.header.encode(), out: source.code.encode()})
+    return Exported(out, beside, len(source.code), error, needs)
+
+
+def _write_all(files: dict[Path, bytes]) -> None:
+    """Write files one after the other; where one cannot be written, those before it are again as they were."""
+    before = {path: path.read_bytes() if path.is_file() else None for path in files}
+    written: list[Path] = []
     try:
-        durable.write_bytes(out, content)
+        for path, content in files.items():
+            durable.write_bytes(path, content)
+            written.append(path)
     except BaseException:
-        if before is None:
-            beside.unlink()
-        else:
-            durable.write_bytes(beside, before)
+        for path in written:
+            if (content_before := before[path]) is None:
+                path.unlink()
+            else:
+                durable.write_bytes(path, content_before)
         raise
 
 
@@ -119,6 +142,8 @@ def _check_place(out: Path, to: Format) -> None:
             raise UsageError(f"{beside} is no model card and would be replaced by one; choose another name than {out}")
     if out.is_file() and out.suffix != f".{to}":
         raise UsageError(f"{out} is there already and is not called .{to}: it would be replaced; choose another name")
+    if to == "c" and out.suffix != ".c":
+        raise UsageError(f"{out}: a C file is called .c, such as gate.c; its header is then gate.h")
     with durable.storage_errors(out):
         if not out.parent.is_dir():
             raise FileNotFoundError(2, "No such file or directory")
@@ -126,7 +151,7 @@ def _check_place(out: Path, to: Format) -> None:
 
 def _check_numbers(network: Network, to: Format) -> None:
     """Refuse weights of a type that the file, or the program that reads it, does not have."""
-    single = to == "safetensors" or (to == "onnx" and network.layer.kind in ("lstm", "gru"))
+    single = to in ("safetensors", "c") or (to == "onnx" and network.layer.kind in ("lstm", "gru"))
     taken = (torch.float32,) if single else (torch.float32, torch.float64)
     for name, parameter in network.named_parameters():
         if parameter.dtype not in taken:

@@ -38,7 +38,7 @@ def pictured(results: Results) -> dict[str, list[tuple[str, Panel]]]:
     found = {
         "fig-copying": _without_averages(panels(ITEMS["fig-copying"], results)),
         "table-mnist": panels(ITEMS["table-mnist"], results),
-        TIME: by_time(results),
+        PARAMETERS: by_parameters(results),
     }
     named: dict[str, list[tuple[str, Panel]]] = {}
     for name, drawn in found.items():
@@ -154,29 +154,45 @@ def _accuracy_series(run: Run, weights: str) -> list[Any]:
     return [(before + x * (run.epochs / steps) if steps and run.epochs else x, y)]
 
 
-TIME = "accuracy-over-time"
-_BY_TIME = ("scornn", "lstm", "linear-memory", "memory-blocks")
+PARAMETERS = "accuracy-over-parameters"
 
 
-def by_time(results: Results) -> list[Panel]:
-    """Test accuracy on both MNISTs against the time of training, of each of some models the best setting.
+def by_parameters(results: Results) -> list[Panel]:
+    """Best test accuracy on both MNISTs against the number of parameters, recorded here and published.
 
-    A run that began as another one ended is left out: its time is not all that it took.
+    Of each model the settings that no smaller one of it beats, each the mean of its seeds; the paper's are dotted.
     """
+    item = ITEMS["table-mnist"]
+    rows = [n for beyond in (False, True) for n in results.numbers(item, beyond=beyond) if n.published]
     panels = []
-    variants: Variants = {}
     for task, title in _TITLES.items():
-        by_model = _by_model(task, (name for name in results.runs if not presets()[name].start), results)
-        shown = [name for model in _BY_TIME for name in _best(by_model.get(model, []), results)]
-        drawn = _curves(shown, results, _seconds_series, variants)
-        panels.append(Panel(title, drawn, "time of training", "test accuracy", "share", across="time"))
-    return [panel for panel in panels if panel.curves]
+        here: dict[str, list[tuple[int, float]]] = {}
+        published: dict[str, list[tuple[int, float]]] = {}
+        for n in (n for n in rows if n.preset.name.startswith(f"{task}-")):
+            model = n.preset.config["model"]["name"]
+            if n.complete and n.best is not None:
+                here.setdefault(model, []).append((n.preset.parameters, n.best))
+            if not n.preset.beyond and n.published and n.published.value is not None:
+                published.setdefault(model, []).append((n.preset.parameters, n.published.value))
+        if not here:
+            continue
+        drawn = []
+        for points, said in ((here, ""), (published, ", paper")):
+            for model in sorted(points, key=lambda model: look(model).colour):
+                line = Line.of(look(model), average=bool(said))
+                name = look(model).label.removeprefix("restricted ") if said else look(model).label
+                drawn.append(Curve(name + said, [_unbeaten(points[model])], line))
+        panels.append(Panel(title, drawn, "parameters", "test accuracy", "share", across="log"))
+    return panels
 
 
-def _seconds_series(run: Run, weights: str) -> list[Any]:
-    steps, seconds = run.series("test", "seconds", weights)
-    at, accuracy = run.series("test", "accuracy", weights)
-    return [(np.interp(at, steps, seconds), accuracy)] if weights == "raw" and steps.size else []
+def _unbeaten(points: Iterable[tuple[int, float]]) -> tuple[Any, Any]:
+    """Sizes and accuracies, without those that a smaller size equals."""
+    kept: list[tuple[int, float]] = []
+    for size, accuracy in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not kept or accuracy > kept[-1][1]:
+            kept.append((size, accuracy))
+    return np.array(kept).T[0], np.array(kept).T[1]
 
 
 def _gradients(item: Item, results: Results) -> list[Panel]:

@@ -12,7 +12,7 @@ from scornn.nn.catalogue import look
 from scornn.program import durable
 from scornn.program.analysis.timing import minutes_per_epoch
 from scornn.program.paper import match, verdict
-from scornn.program.paper.items import GRADIENT_STEPS, ITEMS, Item
+from scornn.program.paper.items import GRADIENT_STEPS, ITEMS, MAIN, Item
 from scornn.program.paper.verdict import audio_mean, gradient_norms, judge, orthogonality
 from scornn.program.recipes.experiments import Preset, Published
 from scornn.program.recipes.presets import presets
@@ -40,6 +40,12 @@ class Number:
     share: float
     parameters: float | None
     """Of the network that ran, or of the preset's where none did."""
+
+    @property
+    def judged(self) -> str:
+        """The verdict, and beside what was compared that it rests on one seed."""
+        alone = len(self.values) == 1 and self.item in MAIN and self.verdict not in (verdict.OTHER, verdict.SHORT)
+        return f"{self.verdict}, one seed" if alone else self.verdict
 
     @property
     def mean(self) -> float | None:

@@ -8,7 +8,7 @@ from scornn.program.paper.figures import pictured
 from scornn.program.paper.items import ITEMS, MAIN
 from scornn.program.paper.page import counted, difference, published
 from scornn.program.paper.results import Number, Results, label, spread
-from scornn.program.paper.verdict import ENOUGH, OTHER
+from scornn.program.paper.verdict import AGREES, ENOUGH, OTHER
 from scornn.program.report.page import duration, number, words
 from scornn.program.report.runs import Run, finite, mapping
 from scornn.program.tasks.catalogue import label_and_about
@@ -91,7 +91,9 @@ def _cells(n: Number, results: Results) -> dict[str, str]:
     here, averaged = spread(n.values) or "", spread(n.averaged) or ""
     if n.complete:
         here, averaged = (here, f"**{averaged}**") if n.by_average else (f"**{here}**", averaged)
-    if n.published.claim == "leaves the baseline":  # and comes back to it
+    if n.published.claim == "fails" and n.verdict == AGREES:
+        here += ", at the baseline as published"
+    if n.published.claim == "drops and jumps back":
         bests = [best for run in results.runs[n.preset.name] if (best := run.best()) is not None]
         here += f", at best {spread(bests)}"
     return {
@@ -101,7 +103,7 @@ def _cells(n: Number, results: Results) -> dict[str, str]:
         "published": f"{number(published(n))}{on}",
         "here": here,
         "averaged weights": averaged,
-        "verdict": n.verdict,
+        "verdict": n.judged,
         "how": n.budget,
         "differs from the paper in": n.preset.beyond,
     }

@@ -26,8 +26,9 @@ VERDICTS = {
 
 ENOUGH = 1 / 3
 """The share of its protocol from which a run has a say."""
-_SOLVED, _LEFT = 0.1, 0.7
-"""Of the baseline's loss: below the first a problem is solved, below the second the baseline is left."""
+_SOLVED, _LEFT, _BACK = 0.1, 0.7, 0.9
+"""Of the baseline's loss: below the first a problem is solved, below the second the baseline is left, and above the
+third a curve that had left it is back."""
 _NEAR = 1.5
 """Of the published error: up to here a result goes the published way."""
 _VANISHED = 0.03
@@ -40,13 +41,12 @@ def judge(
     if published.value is not None:
         return _judge_value(published, values, averaged, share)
     holds = all(CLAIMS[published.claim](run, published.metric) for run in runs)
+    if published.claim == "fails":
+        return MET if not holds else AGREES if share >= ENOUGH else SHORT
     if holds and (share >= 1 or published.claim in _EARLY):
         return MET
-    if holds and share >= ENOUGH:
-        return AGREES
-    if published.claim == "fails" and not holds:
-        return MET
-    if published.claim == "solves" and share >= ENOUGH and all(_share_of_baseline(run) < _LEFT for run in runs):
+    partly = _PARTLY.get(published.claim)
+    if share >= ENOUGH and (holds or (partly and all(map(partly, runs)))):
         return AGREES
     return SHORT if share < 1 else MISSED
 
@@ -97,6 +97,17 @@ def _losses_over_baseline(run: Run) -> list[float]:
     return [float(loss) / run.baseline for loss in run.series("test", "loss")[1]] if run.baseline else []
 
 
+def _drops(run: Run) -> bool:
+    return min(_losses_over_baseline(run), default=1.0) < _LEFT
+
+
+def _jumps_back(run: Run) -> bool:
+    """Whether a loss at the baseline follows one that is well below it."""
+    losses = _losses_over_baseline(run)
+    first = next((k for k, loss in enumerate(losses) if loss < _LEFT), len(losses))
+    return max(losses[first:], default=0.0) > _BACK
+
+
 def _gradient_ratio(run: Run, metric: str) -> float:
     """The norm at the first time step over that at the last, at the moment that a panel of the figure shows."""
     norms = gradient_norms(run, metric)
@@ -112,7 +123,7 @@ Claim = Callable[[Run, str], bool]
 CLAIMS: dict[str, Claim] = {
     "solves": lambda run, _: _share_of_baseline(run) <= _SOLVED,
     "fails": lambda run, _: _share_of_baseline(run) > _SOLVED,
-    "leaves the baseline": lambda run, _: min(_losses_over_baseline(run), default=1.0) < _LEFT,
+    "drops and jumps back": lambda run, _: _jumps_back(run),
     "starts apart": lambda run, _: next(iter(_losses_over_baseline(run)), 0.0) > 1 / _LEFT,
     "steady": lambda run, _: _drift_ratio(run) <= 2,
     "drifts": lambda run, _: _drift_ratio(run) > 2,
@@ -121,8 +132,13 @@ CLAIMS: dict[str, Claim] = {
     "vanishes": lambda run, metric: _gradient_ratio(run, metric) <= _VANISHED,
 }
 """What curves are said to do, as tests of a run; the metric says which moment is meant."""
-_EARLY = ("solves", "leaves the baseline", "starts apart")
+_EARLY = ("solves", "drops and jumps back", "starts apart")
 """Claims that hold for good once they hold."""
+_PARTLY: dict[str, Callable[[Run], bool]] = {
+    "solves": lambda run: _share_of_baseline(run) < _LEFT,
+    "drops and jumps back": _drops,
+}
+"""What of a claim goes the published way without meeting it."""
 
 
 def audio_mean(run: Run, score: str) -> float | None:

@@ -19,7 +19,7 @@ from scornn.program.report.runs import Series
 from scornn.program.report.style import MUTED, SIZE, colour_of, label_decades, short, style
 
 Axis = Literal["linear", "log", "share"]
-Across = Literal["linear", "log", "time"]
+Across = Literal["linear", "log"]
 DASHES: tuple[Any, ...] = ("-", (0, (6, 1.5, 1, 1.5)), (0, (5, 2)), (0, (9, 2, 1, 2, 1, 2)))
 DOTTED = (0, (1, 1.4))
 _MOST_POINTS = 600
@@ -29,10 +29,9 @@ _SWATCH, _LETTER = 0.6, 0.09
 """Inches that an entry of the legend takes, and each of its letters."""
 _NEAREST = 5e-4
 """How near to 1 the axis of shares goes."""
-_TIMES = (
-    {1: "1 s", 10: "10 s"} | {60 * k: f"{k} min" for k in (1, 3, 10, 30)} | {3600 * k: f"{k} h" for k in (1, 3, 10, 30)}
-)
-_COUNTS = {d * 10**k: f"{d * 10**k:,}" for k in range(7) for d in (1, 2, 5)}
+_COUNTS = {d * 10**k: f"{d * 10**k:,}" for k in range(4) for d in (1, 2, 5)} | {
+    d * 10**k: f"{d * 10**k // 1000}k" if k < 6 else f"{d}M" for k in (4, 5, 6) for d in (1, 2, 5)
+}
 _SHARES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 
 
@@ -88,7 +87,7 @@ class Panel:
     """One pair of axes. ``marks`` are dashed horizontals (label, y); ``axis=None`` decides by the values' span.
 
     ``share`` is for accuracies: it stretches what lies near 1, so that 0.94 and 0.97 are apart and 0.2 is there too.
-    Where runs of very different lengths stand side by side, ``across`` is "log", and "time" where x are seconds.
+    Where runs of very different lengths stand side by side, ``across`` is "log".
     """
 
     title: str
@@ -205,10 +204,9 @@ def _label_across(axes: Any, across: Across) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(6))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     else:
-        names = _TIMES if across == "time" else _COUNTS
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(FixedLocator(list(names)))
-        axes.xaxis.set_major_formatter(lambda value, _: names.get(round(value), ""))
+        axes.xaxis.set_major_locator(FixedLocator(list(_COUNTS)))
+        axes.xaxis.set_major_formatter(lambda value, _: _COUNTS.get(round(value), ""))
         axes.xaxis.set_minor_locator(NullLocator())
 
 

@@ -56,14 +56,15 @@ _STYLE = {
 
 
 def svg(figure: Figure, *, alt: str, themed: bool = True) -> str:
-    """Themed: an ``<svg>`` to inline, in the page's font and colours ``var(--…)``. Otherwise a whole file."""
+    """Themed: an ``<svg>`` to inline, in the page's font and colours ``var(--…)``. Otherwise a whole file, which brings
+    colours for a light and for a dark page and lets it show through."""
     buffer = io.StringIO()
     with style({"svg.fonttype": "none" if themed else "path"}):
         _lay_out(figure)
         figure.savefig(
             buffer,
             format="svg",
-            facecolor="none" if themed else "white",
+            facecolor="none",
             metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")),
         )
     text = buffer.getvalue()
@@ -72,7 +73,9 @@ def svg(figure: Figure, *, alt: str, themed: bool = True) -> str:
     opening = text[start:opening_end]
     described = f' role="img" aria-label="{html.escape(alt)}"'
     if not themed:
-        return text[:start] + opening + described + text[opening_end:]
+        dark = f"@media (prefers-color-scheme: dark){{:root{{{declarations()[1]}--paper:#0d1117}}}}</style>"
+        body = _with_variables(text[opening_end:], "var({}, {})").replace("</style>", dark, 1)
+        return text[:start] + opening + described + body
     viewbox = re.search(r'viewBox="0 0 ([\d.]+) [^"]*"', opening)
     assert viewbox is not None
     least = f' style="min-width:{math.ceil(float(viewbox[1]))}px"'
@@ -118,11 +121,14 @@ def _themed(body: str) -> str:
         tag = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}", tag)
         tag = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", tag)
         tag = re.sub(r"font-family: [^;\"]*;? ?", "", tag)
-        for name, value in zip(_NAMES, (*LIGHT, INK, MUTED, GRID), strict=True):
-            tag = tag.replace(value, f"var({name})")
-        tag = tag.replace("#ffffff", "var(--paper)")
-        parts[k] = tag
+        parts[k] = _with_variables(tag, "var({})")
     return "".join(parts)
+
+
+def _with_variables(text: str, form: str) -> str:
+    for name, value in zip((*_NAMES, "--paper"), (*LIGHT, INK, MUTED, GRID, "#ffffff"), strict=True):
+        text = text.replace(value, form.format(name, value))
+    return text
 
 
 @contextmanager
