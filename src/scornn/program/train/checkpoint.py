@@ -19,7 +19,6 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from scornn.errors import CheckpointError
@@ -94,17 +93,9 @@ def save(
 def load(path: Path) -> Checkpoint:
     """Read and verify one checkpoint; :class:`CheckpointError` says what is wrong with it."""
     contents = _verified(_found(path))
-    try:
-        state = json.loads(contents["state.json"])
-        found = Checkpoint(
-            path=path,
-            step=int(state["step"]),
-            model=safetensors.torch.load(contents["model.safetensors"]),
-            training=safetensors.torch.load(contents["training.safetensors"]),
-            state=state,
-        )
-    except (ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: its files match the manifest but cannot be read: {error!r}") from error
+    state = json.loads(contents["state.json"])
+    model, training = (safetensors.torch.load(contents[name]) for name in _FILES[:2])
+    found = Checkpoint(path, state["step"], model, training, state)
     check_values(path / "model.safetensors", found.model)
     check_values(path / "training.safetensors", {k: t for k, t in found.training.items() if k.startswith("average/")})
     return found
