@@ -30,15 +30,6 @@ def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, 
     return json.loads(capsys.readouterr().out)["rows"]
 
 
-@pytest.mark.parametrize(("n", "m"), [(170, 1), (190, 10), (512, 1), (224, 129)])
-def test_lstm_has_the_same_number_of_parameters(n: int, m: int) -> None:
-    def error(k: int) -> int:
-        return abs(4 * (m * k + k * k + k) - (m * n + n * (n - 1) // 2 + n))
-
-    k = _bench.lstm_size(n, m)
-    assert error(k) <= min(error(k - 1), error(k + 1))
-
-
 def test_the_recurrence_beside_its_peers(capsys: pytest.CaptureFixture[str]) -> None:
     assert (TINY.flops, TINY._replace(use="inference").flops) == (6 * 5 * 3 * 6 * 8, 2 * 5 * 3 * 6 * 8)
     (row,) = rows(capsys, "--shape", "tiny")
@@ -62,16 +53,6 @@ def test_deployed_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) == 4
     assert len({line.count("|") for line in lines}) == len({len(line) for line in lines}) == 1
     assert lines[3].startswith("| lstm, n = 4   | 1, 1 |")
-
-
-def test_a_share_above_the_peak_is_left_out_and_shared_cores_are_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(_bench, "peak", lambda: (1.0, 0.5))
-    assert main(["bench", "--shape", "tiny", "--rounds", "1"]) == 0
-    said = capsys.readouterr().out
-    assert "The cores are shared: other programs left the measured peak 50 % of the processors' time" in said
-    assert said.splitlines()[4].split("|")[4].strip() == "-"
 
 
 @pytest.mark.parametrize("option", ["shape", "model"])
