@@ -192,7 +192,8 @@ def test_accuracy_over_parameters_has_the_unbeaten_settings_of_a_model_beside_th
             recorded(tmp_path / f"{name}-{seed}", runs, config, value, value - 0.01, 20)
     recorded(tmp_path / "worse", runs, whole("mnist-scornn-170"), 0.96, 0.96, 70)
     recorded(tmp_path / "larger", runs, whole("mnist-scornn-512"), 0.97, 0.97, 70)
-    recorded(tmp_path / "short", runs, whole("mnist-lstm-128"), 0.999, 0.999, 30)
+    recorded(tmp_path / "short", runs, whole("mnist-lstm-128"), 0.985, 0.985, 30)
+    recorded(tmp_path / "passed", runs, whole("mnist-urnn-512"), 0.98, 0.98, 30)
     (panel,) = figures.by_parameters(collect(tmp_path))
     by_label = {
         curve.label: [(x, round(y, 6)) for x, y in zip(*curve.members[0], strict=True)] for curve in panel.curves
@@ -200,6 +201,7 @@ def test_accuracy_over_parameters_has_the_unbeaten_settings_of_a_model_beside_th
     assert by_label["scoRNN"] == [(16_415, 0.965), (61_051, 0.9725)]
     assert by_label["scoRNN, paper"] == [(16_415, 0.973), (68_950, 0.983), (136_970, 0.985)]
     assert "LSTM" not in by_label
+    assert by_label["restricted uRNN"] == [(16_394, 0.98)]
     assert "LSTM, paper" in by_label
 
 
