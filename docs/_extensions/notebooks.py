@@ -5,8 +5,8 @@ are what a cell prints, the value of its last line, and the figures of pyplot, a
 page's own colours, light or dark. A cell that draws has a sentence for who cannot see it in its metadata, ``alt``, and
 draws a model in its colour.
 
-By hand because myst-nb would add 33 packages and a kernel, and leave to code of ours what is most of this: figures in the
-page's colours, their alternative texts, the check of a model's colour.
+By hand because myst-nb would add 33 packages and a kernel, and leave to code of ours what is most of this: figures
+in the page's colours, their alternative texts, the check of a model's colour.
 """
 
 import ast
