@@ -1,4 +1,4 @@
-"""``scornn bench`` with little to time: its three tables, what it counts, and the programs of ``benchmarks/``."""
+"""``scornn bench`` with little to time: its four tables, what it counts, and the programs of ``benchmarks/``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from scornn.nn import MODELS
-from scornn.program.cli import _bench, bench, main
+from scornn.program.cli import _bench, _streams, bench, main
 
 TINY = _bench.Shape("tiny", 6, 3, 5, 2, "all")
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -28,15 +28,6 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, float]]:
     assert main(["bench", "--json", "--rounds", "1", *arguments]) == 0
     return json.loads(capsys.readouterr().out)["rows"]
-
-
-@pytest.mark.parametrize(("n", "m"), [(170, 1), (190, 10), (512, 1), (224, 129)])
-def test_lstm_has_the_same_number_of_parameters(n: int, m: int) -> None:
-    def error(k: int) -> int:
-        return abs(4 * (m * k + k * k + k) - (m * n + n * (n - 1) // 2 + n))
-
-    k = _bench.lstm_size(n, m)
-    assert error(k) <= min(error(k - 1), error(k + 1))
 
 
 def test_the_recurrence_beside_its_peers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,14 +55,14 @@ def test_deployed_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[3].startswith("| lstm, n = 4   | 1, 1 |")
 
 
-def test_a_share_above_the_peak_is_left_out_and_shared_cores_are_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(_bench, "peak", lambda: (1.0, 0.5))
-    assert main(["bench", "--shape", "tiny", "--rounds", "1"]) == 0
-    said = capsys.readouterr().out
-    assert "The cores are shared: other programs left the measured peak 50 % of the processors' time" in said
-    assert said.splitlines()[4].split("|")[4].strip() == "-"
+def test_streams_beside_their_peers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, value in (("SIZES", (5,)), ("WORST_OF", 20), ("FRAMES", 64)):
+        monkeypatch.setattr(_streams, name, value)
+    found = rows(capsys, "--stream")
+    assert [(row["model"], row["frames"]) for row in found[:3]] == [("scornn", 1), ("scornn", 64), ("lstm", 1)]
+    assert all(row["Python ns"] > 0 for row in found)
+    assert all(row["worst ns"] >= row["median ns"] for row in found if row["frames"] == 1)
+    assert {row["model"] for row in found if row["torch ns"] is None} == {"linear-memory"}
 
 
 @pytest.mark.parametrize("option", ["shape", "model"])

@@ -310,6 +310,53 @@ template <class T> void check_map(const Case &c, int kind, int isa) {
     expect(scornn_forward(&s, 0, B) == SCORNN_INVALID, "no such map", "map");
 }
 
+// The Cayley transform, of a full A and of a band; ops/test_cayley.py compares the numbers themselves.
+template <class T> void check_cayley(i64 n, i64 bandwidth, int isa) {
+    std::mt19937 random(1);
+    const i64 count = n * bandwidth - bandwidth * (bandwidth + 1) / 2;
+    Array<T> v(count), D(n), W(n * n), R(n * n), dW(n * n), dv(count);
+    v.fill(random, 0.5), dW.fill(random, 1);
+    for (i64 i = 0; i < n; ++i) D[i] = i < n / 2 ? T(1) : T(-1);
+    const scornn_cayley c{n,        bandwidth, sizeof(T) == 4 ? SCORNN_FLOAT32 : SCORNN_FLOAT64, isa, 1e-3, v.data(),
+                          D.data(), W.data(),  R.data(), dW.data(), dv.data()};
+    expect(scornn_cayley_forward(&c) == SCORNN_OK && scornn_cayley_backward(&c) == SCORNN_OK, "runs", "cayley");
+    for (i64 i = 0; i < n; ++i) {
+        double norm = 0;
+        for (i64 j = 0; j < n; ++j) norm += double(W[i * n + j]) * W[i * n + j];
+        expect(std::fabs(norm - 1) < 1e-4, "a row of W", "cayley");
+    }
+    for (i64 k = 0; k < count; ++k) expect(std::isfinite(dv[k]), "finite", "cayley");
+    if (count) {
+        v[count - 1] = T(std::nan(""));
+        expect(scornn_cayley_forward(&c) == SCORNN_INACCURATE, "NaN", "cayley");
+    }
+}
+
+// A stream of one LSTM unit layer, in memory of exactly its size.
+template <class T> void check_stream(i64 n, int isa) {
+    std::mt19937 random(1);
+    Array<T> U(4 * n * 2), W(4 * n * n), V(n), h(n), c(n), x(2 * 7), y(7), again(7);
+    for (Array<T> *in : {&U, &W, &V, &h, &c, &x}) in->fill(random, 0.3);
+    const i64 sizes[] = {2, 1, n, n, 4 * n, 4 * n};
+    const void *const starts[] = {nullptr, nullptr, h.data(), c.data(), nullptr, nullptr};
+    scornn_operation operations[] = {{SCORNN_MULTIPLY, 0, 4 * n, 2, 0, {U.data(), nullptr}, {0, -1, -1}, 4},
+                                     {SCORNN_MULTIPLY, 0, 4 * n, n, 0, {W.data(), nullptr}, {2, -1, -1}, 5},
+                                     {SCORNN_GATES, SCORNN_LSTM, n, 0, 0, {nullptr, nullptr}, {4, 5, 3}, 2},
+                                     {SCORNN_MULTIPLY, 0, 1, n, 0, {V.data(), nullptr}, {2, -1, -1}, 1}};
+    const scornn_network network{sizeof(T) == 4 ? SCORNN_FLOAT32 : SCORNN_FLOAT64, isa, 1, 6, 4, sizes, starts, operations};
+    const i64 bytes = scornn_prepare(&network, nullptr);
+    void *const memory = std::aligned_alloc(64, std::size_t(bytes));
+    expect(bytes > 0 && bytes % 64 == 0 && scornn_prepare(&network, memory) == bytes, "prepare", "stream");
+    i64 made = scornn_step(memory, 3, x.data(), y.data()) + scornn_step(memory, 4, x.data() + 6, y.data() + 3);
+    scornn_reset(memory);
+    made += scornn_step(memory, 7, x.data(), again.data());
+    expect(made == 14, "outputs", "stream");
+    for (i64 t = 0; t < 7; ++t) expect(y[t] == again[t], "blocks", "stream");
+    std::free(memory);
+    operations[2].x[2] = 9;
+    expect(scornn_prepare(&network, nullptr) == -1, "no such array", "stream");
+}
+
 // A bank of rotations, with U or with x as what enters the state; nn/test_linear_memory.py compares the numbers. With
 // true rotations the gradient of a loss on h_n alone keeps its length on the way back to h_0.
 template <class T> void check_bank(Case c, bool fused, int isa) {
@@ -358,6 +405,14 @@ void check_other_grid() {
     for (int isa : {SCORNN_ISA_PORTABLE, SCORNN_ISA_AVX2, SCORNN_ISA_AVX512}) {
         if (!scornn_isa_supported(isa)) continue;
         int k = 0;
+        for (i64 n : {1, 2, 17, 33, 70, 150}) {
+            for (i64 bandwidth : {n - 1, n / 2, i64(0)}) {
+                check_cayley<float>(n, bandwidth, isa);
+                check_cayley<double>(n, bandwidth, isa);
+            }
+            check_stream<float>(n, isa);
+            check_stream<double>(n, isa);
+        }
         for (i64 n : {1, 8, 17, 38})
             for (i64 B : {1, 7, 37}) {
                 Case c{3, B, n, 1 + 3 * (k % 4), SCORNN_GRU + k % 2, k % 3 == 0, k % 2 == 0};
@@ -439,7 +494,7 @@ void check_refusals() {
     expect(scornn_abi_version() == SCORNN_ABI_VERSION, "version", "refusals");
     expect(scornn_struct_size(SCORNN_STRUCT_SEQUENCE) == i64(sizeof(scornn_sequence)), "size", "refusals");
     expect(scornn_struct_size(SCORNN_STRUCT_TASKS) == i64(sizeof(scornn_tasks)), "size", "refusals");
-    expect(scornn_struct_size(5) == 0, "no such struct", "refusals");
+    expect(scornn_struct_size(99) == 0, "no such struct", "refusals");
     scornn_work(nullptr);
     scornn_tasks none{nullptr, 1, 0};
     scornn_work(&none);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 from pathlib import Path
 from typing import Any
@@ -285,6 +286,14 @@ def test_the_numbers_of_a_matrix_parametrized_or_pruned(kind: str) -> None:
     assert original.grad is not None
     with pytest.raises(RuntimeError, match="skew is parametrized, pruned or sharded"):
         layer.weight_hh_l0 = torch.eye(6)
+
+
+def test_an_option_that_nobody_takes_is_named() -> None:
+    with pytest.raises(TypeError, match="ExpRNN takes no strat, nor does its matrix, Exponential"):
+        build("exprnn", 3, 6, strat="cayley")
+    layer = RNN(3, 6, matrix=lambda n, **where: scornn.ScaledCayley(n, 1, **where))
+    twin = pickle.loads(pickle.dumps(layer))
+    assert (layer.rho, twin.rho) == (1, 1)
 
 
 def test_a_matrix_that_takes_no_other_says_so() -> None:

@@ -48,10 +48,11 @@ def test_a_job_whose_peers_do_not_come_says_so(
     assert not Path("run").exists()
 
 
-# Of 50 training samples the third batch holds 10; 7 test samples make two batches, one for each process.
+# Of 50 training samples the third batch holds 10; 7 test samples make two batches, one for each process. tanh, since a
+# modReLU unit at its threshold makes another number of a difference in rounding.
 CHANGES: dict[str, Any] = {
     "task": {"name": "copying", "length": 10, "train_size": 50, "test_size": 7, "batch": 20, "eval_batch": 4},
-    "model__options": {"rho": "n/2"},
+    "model__options": {"rho": "n/2", "nonlinearity": "tanh"},
     "optimizer__clip_norm": 0.5,
     "checkpoint_every": 10,
     "eval_every": 50,
@@ -181,18 +182,8 @@ def cases() -> dict[str, list[str]]:
     return found
 
 
-OTHERS = [
-    "sgd",
-    "adam",
-    "adamw",
-    "stiefel",
-    "stiefel-rms",
-    "penalty",
-    "average",
-    "dropout",
-    "lstm with dropout",
-    "norm",
-]
+OTHERS = ["sgd", "adam", "adamw", "stiefel", "stiefel-rms", "penalty", "average", "dropout", "norm"]
+OTHERS += ["lstm with dropout"]
 
 
 @pytest.mark.parametrize("name", [*MODELS, *OTHERS])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch.func import functional_call
 
 from scornn import ops
 from scornn.functional import full_precision, orthogonality_error
-from scornn.matrices.caching import once
+from scornn.matrices.caching import once, tensors_of
 from scornn.matrices.checks import check_sizes, is_sharded, precise
 from scornn.ops.activations import ACTIVATIONS
 from scornn.ops.layout import Layout
@@ -107,7 +106,7 @@ class Matrix(nn.Module):
     @property
     def like(self) -> Tensor:
         """Any parameter or buffer, for its dtype and device."""
-        return next(chain(self.parameters(), self.buffers()))
+        return next(tensors_of(self))
 
     @property
     def is_applied(self) -> bool:
@@ -121,10 +120,12 @@ class Matrix(nn.Module):
     def fresh(self) -> Tensor:
         """:meth:`forward` without autocast; of sharded numbers, gathered."""
         with full_precision(self.like):
-            named: dict[str, Any] = {} if torch.compiler.is_compiling() else dict(self.named_parameters())
+            if torch.compiler.is_compiling() or not any(map(is_sharded, tensors_of(self))):
+                W: Tensor = self()
+                return W
+            named: dict[str, Any] = dict(self.named_parameters())
             whole = {name: p.full_tensor() for name, p in named.items() if is_sharded(p)}
-            W: Tensor = functional_call(self, whole, ()) if whole else self()
-            return W
+            return functional_call(self, whole, ())
 
     def recurrence(
         self, x: Tensor, h0: Tensor, U: Tensor, b: Tensor | None, head: Head | None = None, **settings: Any
@@ -180,4 +181,7 @@ class Constant(Matrix):
         self.register_buffer("weight", W)
 
     def forward(self) -> Tensor:
+        return self.weight
+
+    def W(self) -> Tensor:
         return self.weight

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import warnings
-from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from scornn.matrices import Matrix
+from scornn.matrices.caching import tensors_of
 
 _OF_MATRIX = re.compile(r"(?!bias_)(\w+?)_(hh(?:_l\d+(?:_reverse)?)?)")
 _IN_MATRIX = re.compile(r"\b(hh(?:_l\d+(?:_reverse)?)?)\.(\w+)$")
@@ -35,7 +35,7 @@ class Recurrent(nn.Module):
     @property
     def like(self) -> Tensor:
         """Any parameter or buffer, for its dtype and device."""
-        return next(chain(self.parameters(), self.buffers()))
+        return next(tensors_of(self))
 
     @property
     def averages(self) -> bool:

@@ -76,9 +76,12 @@ class RNN(RecurrentLayer):
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
         self.nonlinearity = self.default_nonlinearity if nonlinearity is None else nonlinearity
         self.learn_h0, self.backend = type(self).learn_h0 if learn_h0 is None else learn_h0, backend
-        where = {"device": device, "dtype": dtype}
+        kind, where = matrix or type(self).matrix_class, {"device": device, "dtype": dtype}
+        known = inspect.signature(kind).parameters
+        if isinstance(kind, type) and (unknown := next((name for name in options if name not in known), None)):
+            raise TypeError(f"{self._name} takes no {unknown}, nor does its matrix, {kind.__name__}")
         if dtype is None or dtype.is_floating_point:  # what build() refuses makes no matrix
-            make = partial(matrix or type(self).matrix_class, hidden_size, **where, **self.matrix_options, **options)
+            make = partial(kind, hidden_size, **where, **self.matrix_options, **options)
             for suffix in self.suffixes():
                 with torch.random.fork_rng(devices=()):  # reset() draws in the order of each model
                     self.add_module(f"hh{suffix}", self.make_matrix(suffix, make))

@@ -154,9 +154,7 @@ def finish(result: "Result", quiet: bool) -> int:
         if baseline is not None and loss > baseline - _LEAST_GAIN * abs(baseline):
             told = f"the test loss is {loss:.4g}, that of guessing {baseline:.4g}"
             if (trained := _train_loss(result.path)) is not None and trained < baseline - abs(baseline) / 2:
-                told = (
-                    f"it knows the training data by heart: their loss is {trained:.4g}, {told}; train less, or on more"
-                )
+                told = f"it knows the training data by heart, their loss is {trained:.4g}: {told}; train less"
             else:
                 told = f"no better than guessing yet: {told}; train longer, or see what helps in docs/faq.md"
             log.info(filled(told))
