@@ -17,7 +17,7 @@ from scornn.program.paper.items import ITEMS, chosen
 from scornn.program.paper.reproduce import Request, settings
 from scornn.program.recipes.presets import choose, presets, resolve
 from scornn.program.tasks import Batch, Task
-from scornn.program.train.config import Average, build, to_table
+from scornn.program.train.config import Average, Schedule, build, to_table
 from scornn.program.train.distributed import World
 from scornn.program.train.engine import Engine, build_model
 from scornn.program.train.tables import merge
@@ -123,11 +123,12 @@ def test_plain_settings_name_no_rate_of_what_a_model_has_not() -> None:
     table = {"task": {"name": "arrays"}, "model": {"name": "lstm"}, "optimizer": {"rest": {"lr": 0.003}}}
     config, said = resolve(table)
     assert config.optimizer.recurrent == config.optimizer.rest
-    assert "optimizer.rest adam 0.003, epochs 10" in said
+    assert "optimizer.rest adam 0.003, steps 1500" in said
+    assert (config.optimizer.clip_norm, config.optimizer.schedule) == (1.0, Schedule(kind="cosine"))
     for model in ("exprnn", "memory-blocks"):
         other, said = resolve({**table, "model": {"name": model}})
-        assert other.optimizer.recurrent.lr == 1e-4
-        assert "optimizer.recurrent rmsprop 0.0001" in said
+        assert other.optimizer.recurrent.lr == 3e-4
+        assert "optimizer.recurrent rmsprop 0.0003" in said
     for task in ("arrays", "copying"):  # of the paper's problems too, by scoRNN's settings
         gru, _ = resolve({"task": {"name": task}, "model": {"name": "gru"}})
         assert gru.optimizer.recurrent == gru.optimizer.rest

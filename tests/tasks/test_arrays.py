@@ -367,3 +367,20 @@ def test_prediction_at_every_step_and_of_values(tmp_path: Path) -> None:
         options = ["--hidden", "4", "--threads", "1", "--tensorboard", "off", "--quiet", "--iterations", "1"]
         assert main(["train", "arrays", "--data", str(folder), *options, "--out", run]) == 0
         assert scornn.load(run).predict(X).shape == shape
+
+
+def test_the_end_says_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    x = RANDOM.normal(size=(40, 4, 1))
+    y = (x[:, 0, 0] > 0).astype(int)
+    options = ["--hidden", "8", "--read", "mean", "--threads", "1", "--tensorboard", "off", "--iterations", "150"]
+    write(tmp_path / "true", train_x=x, train_y=y, test_x=x, test_y=y)
+    assert main(["train", "arrays", "--data", "true", *options, "--until", "accuracy=0.7", "--out", "run"]) == 0
+    assert json.loads(Path("run/config.json").read_text())["model"]["read"] == "mean"
+    steps = json.loads(Path("run/summary.json").read_text())["steps"]
+    assert f"may still improve: scornn resume run --iterations {2 * steps}" in capsys.readouterr().out
+    write(tmp_path / "false", train_x=x, train_y=y, test_x=x, test_y=1 - y)
+    assert main(["train", "arrays", "--data", "false", *options, "--out", "heart"]) == 0
+    assert "it knows the training data by heart" in capsys.readouterr().out

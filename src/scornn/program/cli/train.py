@@ -54,6 +54,9 @@ class Flags:
         option("R", "How many entries of D are -1: 0 to n, or a fraction such as n/2."),
         Key("model.options.rho"),
     ] = None
+    read: Annotated[
+        str | None, option("R", "Of each sequence the last state, or the mean of all."), Key("model.read")
+    ] = None
     length: Annotated[int | None, option("T", "Length T of copying and adding."), Key("task.length")] = None
     iterations: Annotated[int | None, option("N", "Train for N steps."), Key("steps")] = None
     epochs: Annotated[int | None, option("N", "Train for N epochs."), Key("epochs")] = None
@@ -149,18 +152,37 @@ def finish(result: "Result", quiet: bool) -> int:
         both = [result.summary, *([result.summary["average"]] if "average" in result.summary else [])]
         loss, baseline = min(figures["final"]["test"]["loss"] for figures in both), result.summary["baseline"]
         if baseline is not None and loss > baseline - _LEAST_GAIN * abs(baseline):
-            told = f"no better than guessing yet: the test loss is {loss:.4g}, that of guessing {baseline:.4g}"
-            log.info(filled(f"{told}; train longer, or see what helps in docs/faq.md"))
+            told = f"the test loss is {loss:.4g}, that of guessing {baseline:.4g}"
+            if (trained := _train_loss(result.path)) is not None and trained < baseline - abs(baseline) / 2:
+                told = f"it knows the training data by heart, their loss is {trained:.4g}: {told}; train less"
+            else:
+                told = f"no better than guessing yet: {told}; train longer, or see what helps in docs/faq.md"
+            log.info(filled(told))
+        elif (chosen or best)["step"] == result.summary["steps"]:
+            later = f"scornn resume {path} --iterations {2 * best['step']}"
+            log.info(filled(f"the last evaluation was the best, so it may still improve: {later}"))
         log.info(f"see: scornn report {path}")
     return result.exit_code
 
 
+def _train_loss(path: Path) -> float | None:
+    """The last loss of training that a run recorded."""
+    import msgspec
+
+    lines = map(msgspec.json.decode, (path / "metrics.jsonl").read_bytes().splitlines())
+    return next((line["loss"] for line in reversed([*lines]) if line["split"] == "train"), None)
+
+
 def looking_often(config: "Config", given: Mapping[str, Any]) -> "Config":
-    """A run whose length was given in steps is evaluated ten times at least, unless that was given too."""
+    """A run whose length was given in steps, or is no preset's, is evaluated ten times at least, unless told how often.
+
+    Where ``eval_every`` is 0 that is at the end of each epoch, which may be a few steps.
+    """
     import msgspec
 
     every = max(1, (config.steps or 0) // _EVALUATIONS)
-    if given.get("steps") is None or "eval_every" in given or "format" in given or 0 < config.eval_every <= every:
+    own = given.get("steps") is not None or (config.steps is not None and not config.eval_every)
+    if not own or "eval_every" in given or "format" in given or 0 < config.eval_every <= every:
         return config
     return msgspec.structs.replace(config, eval_every=every)
 

@@ -21,12 +21,18 @@ from scornn.program.train.tables import Table, flat, lookup, merge
 
 _PLAIN: Table = {
     "model": {"hidden": 128},
-    "optimizer": {"rest": {"kind": "adam", "lr": 1e-3}, "recurrent": {"kind": "rmsprop", "lr": 1e-4}, "average": {}},
-    "epochs": 10,
+    "optimizer": {
+        "rest": {"kind": "adam", "lr": 3e-3},
+        "recurrent": {"kind": "rmsprop", "lr": 3e-4},
+        "schedule": {"kind": "cosine"},
+        "clip_norm": 1.0,
+        "average": {},
+    },
+    "steps": 1500,
 }
-"""Where neither the paper nor the task says anything."""
+"""Where neither the paper nor the task says anything. Rates this high go with cosine and clipping, not alone."""
 _PLAIN_OF: dict[str, Table] = {
-    "scornn": {"model": {"options": {"rho": "n/10"}}, "optimizer": {"rest": {"kind": "rmsprop", "lr": 1e-3}}},
+    "scornn": {"model": {"options": {"rho": "n/10"}}, "optimizer": {"rest": {"kind": "rmsprop", "lr": 3e-3}}},
     "full-urnn": {"optimizer": {"recurrent": {"kind": "stiefel-rms"}}},
 }
 """What some models need beside it: scoRNN the optimizer of its paper and few −1 in D, a start from which fewer seeds
