@@ -52,6 +52,12 @@ def has_values(x: Tensor) -> bool:
     return not (x.is_meta or isinstance(x, FakeTensor) or torch._C._functorch.is_functorch_wrapped_tensor(x))
 
 
+def is_batched_gradient(x: Tensor) -> bool:
+    """Whether ``is_grads_batched`` made the tensor: torch.func's own vmap is another one, and its type does not say."""
+    batched: bool = torch._C._functorch.is_legacy_batchedtensor(x)
+    return batched
+
+
 def assert_later(condition: Tensor, message: str) -> None:
     """Raise where the condition is false, when it is known: torch.compile takes it into its graph, as it does with no
     public assertion on a tensor."""

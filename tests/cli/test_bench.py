@@ -1,4 +1,4 @@
-"""``scornn bench`` with little to time: its three tables, what it counts, and the programs of ``benchmarks/``."""
+"""``scornn bench`` with little to time: its four tables, what it counts, and the programs of ``benchmarks/``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from scornn.nn import MODELS
-from scornn.program.cli import _bench, bench, main
+from scornn.program.cli import _bench, _streams, bench, main
 
 TINY = _bench.Shape("tiny", 6, 3, 5, 2, "all")
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -53,6 +53,16 @@ def test_deployed_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) == 4
     assert len({line.count("|") for line in lines}) == len({len(line) for line in lines}) == 1
     assert lines[3].startswith("| lstm, n = 4   | 1, 1 |")
+
+
+def test_streams_beside_their_peers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, value in (("SIZES", (5,)), ("WORST_OF", 20), ("FRAMES", 64)):
+        monkeypatch.setattr(_streams, name, value)
+    found = rows(capsys, "--stream")
+    assert [(row["model"], row["frames"]) for row in found[:3]] == [("scornn", 1), ("scornn", 64), ("lstm", 1)]
+    assert all(row["Python ns"] > 0 for row in found)
+    assert all(row["worst ns"] >= row["median ns"] for row in found if row["frames"] == 1)
+    assert {row["model"] for row in found if row["torch ns"] is None} == {"linear-memory"}
 
 
 @pytest.mark.parametrize("option", ["shape", "model"])

@@ -69,6 +69,28 @@ def test_no_compiler_warns_and_no_sanitizer_finds_anything(name: str, tmp_path: 
         subprocess.run([*cross, "gate.c"], cwd=tmp_path, check=True)
 
 
+ARM = ("arm-linux-gnueabihf-gcc", "qemu-arm")
+
+
+@pytest.mark.skipif(not all(map(shutil.which, ARM)), reason="no compiler for ARM, or no qemu")
+@pytest.mark.parametrize("name", ["scornn", "lstm", "linear-memory"])
+def test_an_arm_processor_prints_the_numbers_of_python(name: str, tmp_path: Path) -> None:
+    made = network(name)
+    source = c.build(made, "gate")
+    (tmp_path / "gate.c").write_text(source.code)
+    (tmp_path / "gate.h").write_text(source.header)
+    (tmp_path / "main.c").write_text(c.HARNESS.replace("NAME", "GATE").replace("name", "gate"))
+    cortex_m4f = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"]
+    subprocess.run([ARM[0], *cortex_m4f, *STRICT, "-O2", "-c", "gate.c"], cwd=tmp_path, check=True)
+    thumb = [ARM[0], "-mthumb", "-static", "-std=c99", "-O2", "gate.c", "main.c", "-o", "gate", "-lm"]
+    subprocess.run(thumb, cwd=tmp_path, check=True)
+    x = torch.randn(33, 3)
+    said = subprocess.run([ARM[1], "gate"], cwd=tmp_path, input=x.numpy().tobytes(), capture_output=True, check=True)
+    with torch.no_grad():
+        expected = made(x.unsqueeze(1))[:, 0].numpy()
+    assert np.abs(np.frombuffer(said.stdout, np.float32).reshape(-1, 4) - expected).max() <= 1e-5
+
+
 def test_a_small_network_fits_a_small_device() -> None:
     source = c.build(SequenceModel(ScoRNN(1, 40), 1), "gate")
     assert source.flash < 16 * 1024

@@ -326,3 +326,44 @@ def test_a_folder_is_a_problem_of_its_own(tmp_path: Path, monkeypatch: pytest.Mo
     assert main(["report", "runs", "--out", "page.html"]) == 0
     page = Path("page.html").read_text()
     assert all(f"Arrays of {name}" in page for name in ("classes", "values"))
+
+
+def test_prediction_of_files_with_and_without_lengths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "mine", train_lengths=LENGTHS, test_lengths=LENGTHS)
+    options = ["--data", "mine", "--hidden", "8", "--threads", "1", "--tensorboard", "off", "--quiet"]
+    assert main(["train", "arrays", *options, "--iterations", "3", "--out", "run"]) == 0
+    capsys.readouterr()
+    ask = ["predict", "run", "mine/test_x.npy", "--out", "y.npy"]
+    assert main([*ask, "--lengths", "mine/test_lengths.npy"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "int64 of shape (12,)" in said.out
+    network = scornn.load("run")
+    with torch.no_grad():
+        alone = [int(network(torch.tensor(x[:T, None]).float()).argmax()) for x, T in zip(X, LENGTHS, strict=True)]
+    assert np.load("y.npy").tolist() == alone
+    assert capsys.readouterr().err == ""  # one sequence has no padding
+    for _ in range(2):
+        network(torch.zeros(T, 2, 2))
+    assert capsys.readouterr().err.count("is given none") == 1
+    assert main(ask[:3]) == 0
+    said = capsys.readouterr()
+    assert "is given none" in said.err
+    assert len(said.out.split()) == N
+    np.save("wrong.npy", LENGTHS + T)
+    assert main([*ask, "--lengths", "wrong.npy"]) == 3
+    np.save("wide.npy", np.zeros((2, 3, 4)))
+    assert main(["predict", "run", "wide.npy"]) == 3
+    assert "found 4 numbers a step; run expects 2" in capsys.readouterr().err
+
+
+def test_prediction_at_every_step_and_of_values(tmp_path: Path) -> None:
+    for kind, shape in (("values at every step", (N, T, 4)), ("a class at every step", (N, T)), ("a value", (N, 1))):
+        folder = write(tmp_path / kind, **both(TARGETS[kind]))
+        run = str(folder / "run")
+        options = ["--hidden", "4", "--threads", "1", "--tensorboard", "off", "--quiet", "--iterations", "1"]
+        assert main(["train", "arrays", "--data", str(folder), *options, "--out", run]) == 0
+        assert scornn.load(run).predict(X).shape == shape

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
+from scornn.torch_internals import is_batched_gradient, under_dispatch_mode, under_transform
+
 Gradient = Tensor | None
 _LIBRARY = torch.library.Library("scornn", "FRAGMENT")
 _TYPES = {"Tensor": "Tensor", "Tensor | None": "Tensor?", "str": "str", "bool": "bool", "int": "int"}
@@ -33,7 +35,7 @@ def register(
     differentiable: int | None = None,
     kept: Sequence[int] = (0,),
 ) -> Any:
-    """Register ``scornn::{name}_forward`` and ``scornn::{name}_backward``; return the first, which is differentiable.
+    """Register ``scornn::{name}_forward`` and ``scornn::{name}_backward``; return one that calls the first.
 
     Args:
         arguments: a NamedTuple type whose fields are those of the operator; the tensors before its first setting may
@@ -70,7 +72,36 @@ def register(
     register_flop_formula(operator.call_backward.overloadpacket)(
         lambda *shapes, out_shape=None, **_: 2 * flops(*operator.parted(shapes)[2])
     )
-    return call
+    return _eager(name, operator, call, forward)
+
+
+def _eager(name: str, operator: _Operator, call: Any, forward: Callable[[Any], Sequence[Tensor]]) -> Any:
+    """The operator, and where nothing looks on a plain function of autograd, which spares torch's dispatch."""
+
+    def run(ctx: Any, *given: Any) -> tuple[Tensor, ...]:
+        made = tuple(forward(operator.arguments(*given)))
+        operator.setup_context(ctx, given, made)
+        return made
+
+    members = {"forward": staticmethod(run), "backward": staticmethod(operator.autograd)}
+    function: Any = type(name, (torch.autograd.Function,), members)
+
+    def either(*given: Any) -> tuple[Tensor, ...]:
+        if _looked_on(given):
+            return tuple(call(*given))
+        return function.apply(*given) if torch.is_grad_enabled() else tuple(forward(operator.arguments(*given)))
+
+    return either
+
+
+def _looked_on(given: Sequence[Any]) -> bool:
+    """Whether a compiler, an export, a transform or a mode such as a counter of operations needs the operator."""
+    if torch.compiler.is_compiling() or under_transform() or under_dispatch_mode():
+        return True
+    if torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
+        return True
+    tensors = [t for t in given if isinstance(t, Tensor)]
+    return not all(type(t) in (Tensor, torch.nn.Parameter) and t.is_cpu and not is_batched_gradient(t) for t in tensors)
 
 
 def kinds_of(arguments: Any) -> dict[str, str]:
@@ -132,7 +163,8 @@ class _Operator:
         if all(g is None for g in used):
             return tuple(nothing)
         needs = list(ctx.needs_input_grad[: self.inputs])
-        made = self.call_backward(*used, *kept, *called, needs)
+        direct = not (torch.is_grad_enabled() or _looked_on([*used, *kept]))
+        made = (self.run_backward if direct else self.call_backward)(*used, *kept, *called, needs)
         every = zip([made] if isinstance(made, Tensor) else made, needs, strict=True)
         return (*(gradient if need else None for gradient, need in every), *nothing[self.inputs :])
 

@@ -21,7 +21,7 @@ from scornn import __version__
 from scornn.errors import ScornnError, UsageError, suggest
 from scornn.program.cli._options import waiting, wrapped
 
-_RUNS = ("train", "resume", "eval", "export", "report")
+_RUNS = ("train", "resume", "eval", "predict", "export", "report")
 COMMANDS = (*_RUNS, "sweep", "sweep resume", "sweep report", "reproduce", "models", "data", "bench", "doctor")
 _ABOUT = """Recurrent networks whose recurrent matrix stays orthogonal: train, compare, reproduce.
 

@@ -158,7 +158,7 @@ def deployed(rounds: int) -> Iterator[Row]:
             "frozen": partial(frozen, x, *frozen.initial_state(B)),
         }
         if importlib.util.find_spec("onnx") and importlib.util.find_spec("onnxruntime"):
-            steps["ONNX Runtime"] = _in_onnxruntime(frozen, x)
+            steps["ONNX Runtime"] = in_onnxruntime(network, x)
         with torch.no_grad():
             ms = {way: 1e3 * seconds for way, seconds in shortest(steps, rounds).items()}
         yield {"model": f"{name}, n = {n}", "T, B": f"{T}, {B}"} | {
@@ -166,16 +166,26 @@ def deployed(rounds: int) -> Iterator[Row]:
         }
 
 
-def _in_onnxruntime(frozen: Any, x: torch.Tensor) -> Step:
+def in_onnxruntime(network: SequenceModel, x: torch.Tensor) -> Step:
+    """A call of the exported file, which keeps the state for the next one."""
     import onnxruntime
 
     from scornn.program.deploy import onnx
+    from scornn.program.deploy.frozen import Frozen
 
-    options = onnxruntime.SessionOptions()
+    frozen, options = Frozen(network), onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     session = onnxruntime.InferenceSession(onnx.build(frozen, {}), options, providers=["CPUExecutionProvider"])
-    states = zip(frozen.state_names, frozen.initial_state(x.shape[1]), strict=True)
-    return partial(session.run, None, {"x": x.numpy()} | {f"{name}0": state.numpy() for name, state in states})
+    names = [f"{name}0" for name in frozen.state_names]
+    given = {"x": x.numpy()} | {
+        name: state.numpy() for name, state in zip(names, frozen.initial_state(x.shape[1]), strict=True)
+    }
+
+    def step() -> None:
+        _, *states = session.run(None, given)
+        given.update(zip(names, states, strict=True))
+
+    return step
 
 
 def peak() -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Measure this machine: the recurrence beside PyTorch's own layers, every model, or trained networks.
+"""Measure this machine: the recurrence beside PyTorch's own layers, every model, trained networks, or streams.
 
 Each shape is a training step of one of the paper's experiments (one-stream: inference), run by the backends of the
 operator, by torch.nn.RNN of the same size, and by torch.nn.LSTM with the same number of parameters. They take turns,
@@ -9,6 +9,7 @@ Examples:
     scornn bench --shape copying --json
     scornn bench --models --model lstm
     scornn bench --deployed --threads 1
+    scornn bench --stream --quick
 """
 
 import json
@@ -27,10 +28,13 @@ class Flags:
         bool, flag("A training step of every model at the shape of pixel MNIST, and beside it the same in PyTorch.")
     ] = False
     deployed: Annotated[bool, flag("Networks without gradients: as trained, frozen, and in ONNX Runtime.")] = False
+    stream: Annotated[
+        bool, flag("Nanoseconds of a frame: the kernel, the exported C file, Python, ONNX Runtime and torch.")
+    ] = False
     shape: Annotated[str | None, option("NAME", "This shape alone.")] = None
     model: Annotated[str | None, option("NAME", "With --models: this model alone.")] = None
     rounds: Annotated[int | None, option("N", "Turns of every contender; else 15, with --quick 5.")] = None
-    threads: Annotated[int | None, option("N", "Threads; else as many as cores.")] = None
+    threads: Annotated[int | None, option("N", "Threads; else as many as cores, with --stream 1.")] = None
     json: Annotated[bool, flag("Print one JSON object.")] = False
 
 
@@ -40,18 +44,20 @@ def main(flags: Flags) -> int:
 
     from scornn.nn import MODELS
     from scornn.ops import backends, library
-    from scornn.program.cli import _bench
+    from scornn.program.cli import _bench, _streams
     from scornn.program.progress import Bar
     from scornn.program.train import provenance
 
     shapes = {shape.name: shape for shape in _bench.SHAPES}
     names = _chosen("shape", flags.shape, list(shapes)), _chosen("model", flags.model, list(MODELS))
-    torch.set_num_threads(flags.threads or torch.get_num_threads())
+    torch.set_num_threads(flags.threads or (1 if flags.stream else torch.get_num_threads()))
     rounds = flags.rounds or (5 if flags.quick else 15)
     if flags.models:
         measured = _bench.models(names[1], rounds)
     elif flags.deployed:
         measured = _bench.deployed(rounds)
+    elif flags.stream:
+        measured = _streams.streams(rounds)
     else:
         chosen = [shapes[name] for name in names[0]]
         if flags.quick:

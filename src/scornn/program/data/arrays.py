@@ -82,6 +82,14 @@ def load(folder: Path) -> tuple[dict[str, Part], dict[str, str]]:
     return parts, {file.name: f"sha256 {durable.sha256_file(file)}" for file in files}
 
 
+def sequences(x_file: Path, lengths_file: Path | None = None) -> Part:
+    """Sequences without targets, for a trained network."""
+    x = _sequences(x_file)
+    lengths = None if lengths_file is None else _lengths(lengths_file, *x.shape[:2])
+    part = Part(x, np.zeros(len(x), dtype=np.int64), lengths)
+    return replace(part, largest=_largest(x_file, part, x))
+
+
 def class_count(folder: Path, parts: Mapping[str, Part]) -> int:
     """The number of classes in the targets of all splits."""
     for split, part in parts.items():
@@ -158,13 +166,7 @@ def _forms(part: Part) -> tuple[str, str]:
 
 def _read_part(folder: Path, split: str) -> Part:
     x_file, y_file, lengths_file = _files(folder, split)
-    x, y = _read(x_file), _read(y_file)
-    x = x[:, :, np.newaxis] if x.ndim == 2 else x
-    if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "biuf":
-        raise DataError(
-            f"{x_file}: found {x.dtype} of shape {x.shape}; expected real numbers (N, T, m), N sequences of T steps of "
-            "m numbers, or (N, T)"
-        )
+    x, y = _sequences(x_file), _read(y_file)
     N, T, _ = x.shape
     y = y[:, np.newaxis] if y.dtype.kind == "f" and y.ndim == 1 else y
     where = y.shape if y.dtype.kind in "biu" else y.shape[:-1] if y.dtype.kind == "f" else None
@@ -179,6 +181,17 @@ def _read_part(folder: Path, split: str) -> Part:
         return replace(part, largest=_largest(x_file, part, x), labels=labels)
     _largest(y_file, part, y)
     return replace(part, largest=_largest(x_file, part, x))
+
+
+def _sequences(file: Path) -> NDArray[Any]:
+    x = _read(file)
+    x = x[:, :, np.newaxis] if x.ndim == 2 else x
+    if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "biuf":
+        raise DataError(
+            f"{file}: found {x.dtype} of shape {x.shape}; expected real numbers (N, T, m), N sequences of T steps of "
+            "m numbers, or (N, T)"
+        )
+    return x
 
 
 def _hint(y: NDArray[Any]) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch.nn.utils.rnn import PackedSequence
 
 from scornn.errors import UsageError
 from scornn.nn import SequenceModel
@@ -15,6 +18,7 @@ from scornn.nn.catalogue import MODELS
 from scornn.nn.stream import Stream
 from scornn.program import plugins as plugin_files
 from scornn.program.deploy.frozen import Frozen
+from scornn.program.progress import log
 from scornn.program.tasks import TaskForm
 from scornn.program.tasks.catalogue import find as find_task
 from scornn.program.tasks.catalogue import name_of
@@ -29,6 +33,33 @@ class Network(SequenceModel):
 
     task: TaskForm
     stored: Stored
+    _asked_for_lengths: bool = False
+
+    def forward(self, inputs: Any, lengths: Any = None) -> Any:
+        """As of every :class:`SequenceModel`; warns once of padding without the lengths that training had."""
+        several = not isinstance(inputs, PackedSequence) and inputs.dim() == 3 and inputs.shape[1] > 1
+        if lengths is None and self.task.lengths and several and not self._asked_for_lengths:
+            self._asked_for_lengths = True
+            log.warning(
+                "this network was trained on sequences of different lengths and is given none: it reads padding as "
+                "data; expected network(x, lengths), or scornn predict --lengths FILE.npy"
+            )
+        return super().forward(inputs, lengths)
+
+    def predict(self, x: NDArray[Any], lengths: NDArray[np.int64] | None = None, batch: int = 200) -> NDArray[Any]:
+        """The classes, or the values, of sequences ``x (N, T, m)``: ``(N,)`` or ``(N, p)``; at every step with T too.
+
+        Outputs are taken for classes where the task counts which are right (accuracy or recall).
+        """
+        answers = []
+        for first in range(0, len(x), batch):
+            rows = slice(first, first + batch)
+            inputs = torch.from_numpy(np.array(x[rows], dtype=np.float32)).transpose(0, 1).to(self.layer.like.device)
+            with torch.no_grad():
+                outputs = self(inputs, None if lengths is None else torch.from_numpy(lengths[rows]))
+            answer = outputs.argmax(-1) if self.task.headline in ("accuracy", "recall") else outputs
+            answers.append((answer.transpose(0, 1) if self.read == "all" else answer).cpu().numpy())
+        return np.concatenate(answers)
 
     def frozen(self, *, plain: bool = False) -> Frozen:
         """The network with W as a constant: ``y, *state = frozen(x, *state)``, for streaming and export."""

@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from scornn.errors import ScornnError, UsageError, not_installed
+from scornn.nn import SequenceModel
 from scornn.program import durable, plugins
 from scornn.program.deploy import c, card, fresh
 from scornn.program.deploy.frozen import Frozen
@@ -243,14 +244,14 @@ def _cases(network: Network, kind: str) -> tuple[dict[str, Tensor], dict[str, Te
         case = f"T{T}B{B}"
         cases[f"{case}.x"] = x = torch.randn(T * layer.stride, B, layer.input_size, generator=random).to(layer.like)
         if frozen is None:
-            expected[f"{case}.0"] = network(x)
+            expected[f"{case}.0"] = SequenceModel.forward(network, x)
             continue
         start = own = frozen.initial_state(B)
         if CHECKED[-1] != (T, B):  # the last begins with the network's own state, as its own forward does
             start = tuple(s + 0.1 * torch.randn(s.shape, generator=random).to(s) for s in own)
         results = list(frozen(x, *start))
         if start is own:
-            results[0] = network(x)
+            results[0] = SequenceModel.forward(network, x)
         cases |= {f"{case}.{n}0": s for n, s in zip(frozen.state_names, start, strict=True)}
         expected |= {f"{case}.{number}": result for number, result in enumerate(results)}
     return cases, expected

@@ -13,7 +13,7 @@ from scornn.program import durable
 from scornn.program.paper import match
 from scornn.program.paper.items import ITEMS, Item
 from scornn.program.paper.results import Number, Results, label
-from scornn.program.paper.verdict import ENOUGH, gradient_moments, orthogonality
+from scornn.program.paper.verdict import ENOUGH, MET, gradient_moments, orthogonality
 from scornn.program.recipes.presets import presets
 from scornn.program.report import curves, figures, style
 from scornn.program.report.curves import Curve, Line, Panel
@@ -161,6 +161,7 @@ def by_parameters(results: Results) -> list[Panel]:
     """Best test accuracy on both MNISTs against the number of parameters, recorded here and published.
 
     Of each model the settings that no smaller one of it beats, each the mean of its seeds; the paper's are dotted.
+    A run under way is there as soon as it has passed the published figure.
     """
     item = ITEMS["table-mnist"]
     rows = [n for beyond in (False, True) for n in results.numbers(item, beyond=beyond) if n.published]
@@ -170,7 +171,7 @@ def by_parameters(results: Results) -> list[Panel]:
         published: dict[str, list[tuple[int, float]]] = {}
         for n in (n for n in rows if n.preset.name.startswith(f"{task}-")):
             model = n.preset.config["model"]["name"]
-            if n.complete and n.best is not None:
+            if n.best is not None and (n.complete or n.verdict == MET):
                 here.setdefault(model, []).append((n.preset.parameters, n.best))
             if not n.preset.beyond and n.published and n.published.value is not None:
                 published.setdefault(model, []).append((n.preset.parameters, n.published.value))

@@ -101,6 +101,9 @@ class Task(ABC):
     doubts: Sequence[str] = ()
     """What looks like a mistake in the data and may be none: each is a warning before training."""
 
+    lengths: bool = False
+    """Whether its sequences end at different steps."""
+
     sources: Mapping[str, str] = {}
     """What identifies the files of the data, by their names; empty where there are none."""
 
@@ -172,7 +175,7 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(rows, targets, reduction="sum")
 
 
-class TaskForm(msgspec.Struct, frozen=True):
+class TaskForm(msgspec.Struct, frozen=True, omit_defaults=True):
     """What of a task outlives its data, kept with every checkpoint: what its network takes and gives.
 
     Args:
@@ -182,6 +185,7 @@ class TaskForm(msgspec.Struct, frozen=True):
         read: ``all``, outputs ``(T, B, p)``; or ``last``, outputs ``(B, p)``.
         headline: the metric that people compare.
         goal: whether more of it is better.
+        lengths: whether sequences ended at different steps, so that a network wants their lengths.
     """
 
     name: str
@@ -190,6 +194,7 @@ class TaskForm(msgspec.Struct, frozen=True):
     read: Literal["all", "last"]
     headline: str
     goal: Literal["max", "min"]
+    lengths: bool = False
 
     @classmethod
     def of(cls, name: str, task: Task | type[Task]) -> "TaskForm | None":

@@ -167,7 +167,11 @@ def load(
         config = msgspec.structs.replace(config, device="cpu")
     task = _task(config)
     if found.task is not None:
-        was, now = (msgspec.to_builtins(form) for form in (found.task, tasks.TaskForm.of(found.task.name, task)))
+        form = tasks.TaskForm.of(found.task.name, task)
+        was, now = (
+            {key: value for key, value in msgspec.to_builtins(form).items() if key != "lengths"}  # younger than others
+            for form in (found.task, form)
+        )
         if other := differences(was, now):
             here = f"{config.data} has data" if config.data else "the task is"
             raise DataError(f"{here} of another kind than {path} was trained on: {', '.join(in_words(other))}")
