@@ -21,6 +21,7 @@ from scornn.nn.catalogue import MODELS
 from scornn.program.cli import main
 from scornn.program.train import checkpoint, program, state
 from scornn.program.train.config import Config, to_json
+from scornn.program.train.distributed import die_with_parent
 
 Small = Callable[..., Config]
 
@@ -71,9 +72,9 @@ class Torchrun:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options]
         command += ["-m", "scornn", "train", "--config", "config.json", "--out", out, "--tensorboard", "off"]
         with self.log.open("wb") as log:
-            self.process = psutil.Popen(
-                command, cwd=cwd, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-            )
+            how: dict[str, Any] = {"cwd": cwd, "env": environment, "stdout": log, "stderr": subprocess.STDOUT}
+            how |= {"start_new_session": True, "preexec_fn": die_with_parent}  # also where the tests are killed
+            self.process = psutil.Popen(command, **how)
 
     def workers(self) -> list[psutil.Process]:
         return [child for child in self.process.children() if "train" in child.cmdline()]
