@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PROGRAM := .venv/.program
 READY := .venv/.ready
+CORE := .venv-core
 
-.PHONY: demo test lint types unit bench docs wheels clean
+.PHONY: demo test lint types unit core bench docs wheels clean
 
 demo: $(PROGRAM)
 	@if test -f runs/demo/config.json; then $(BIN)/scornn resume runs/demo; \
@@ -12,7 +13,7 @@ demo: $(PROGRAM)
 	$(BIN)/scornn report runs/demo --out runs/demo/report.html
 	@echo "Open runs/demo/report.html in a browser."
 
-test: lint types unit
+test: lint types unit core
 
 lint: $(READY)
 	$(BIN)/ruff check src tests docs
@@ -23,6 +24,11 @@ types: $(READY)
 
 unit: $(READY)
 	$(BIN)/pytest -n auto --dist worksteal
+
+# The layers where nothing but torch and numpy is installed.
+core: $(CORE)/.ready
+	$(CORE)/bin/python -m pytest -n auto --dist worksteal -q tests/ops tests/test_functional.py tests/test_optim.py \
+		$(addprefix tests/nn/test_, $(addsuffix .py, scornn models stream linear_memory memory_block))
 
 bench: $(READY)
 	$(BIN)/scornn bench
@@ -38,8 +44,14 @@ wheels: $(READY)
 	for wheel in dist/*manylinux*.whl; do $(BIN)/auditwheel show $$wheel || exit 1; done
 	$(BIN)/twine check --strict dist/*
 
+$(CORE)/.ready: $(READY)
+	test -x $(CORE)/bin/python || $(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/python -m pip install -q -c constraints.txt pip
+	$(CORE)/bin/python -m pip install -q -c constraints.txt --group test .
+	touch $(CORE)/.ready
+
 clean:
-	rm -rf .venv build dist docs/_build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv $(CORE) build dist docs/_build .mypy_cache .ruff_cache .pytest_cache
 
 $(PROGRAM): pyproject.toml constraints.txt $(wildcard CMakeLists.txt csrc/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -1,6 +1,5 @@
 """Durable writes: whole or absent, through exceptions, full disks and SIGKILL."""
 
-import errno
 import json
 import os
 import signal
@@ -23,11 +22,6 @@ def test_write_and_replace(tmp_path: Path) -> None:
     durable.write_bytes(path, bytes(range(256)) * 9000)
     assert path.stat().st_size == 256 * 9000
     assert os.listdir(tmp_path) == ["a.json"]
-
-
-def test_sha256(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"abc")
-    assert durable.sha256_file(tmp_path / "f") == ("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
 
 
 def test_exception_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,14 +63,6 @@ durable.write_bytes({str(path)!r}, bytes({size}))
     assert os.listdir(tmp_path) == ["f"]
 
 
-def test_disk_full_device() -> None:
-    with (
-        pytest.raises(StorageError, match=r"/dev/full.*free some space"),
-        durable.storage_errors("/dev/full"),
-    ):
-        Path("/dev/full").write_bytes(b"x")
-
-
 def test_paths_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="a file stands where a directory should"):
@@ -93,14 +79,6 @@ def test_paths_that_cannot_be(tmp_path: Path) -> None:
     assert durable.make_directory(tmp_path / "a" / "b").is_dir()
 
 
-def test_storage_error_keeps_the_cause() -> None:
-    with pytest.raises(StorageError) as caught, durable.storage_errors("p", "read"):
-        raise OSError(errno.EIO, "Input/output error")
-    assert str(caught.value) == "cannot read p: Input/output error"
-    assert caught.value.exit_code == 6
-    assert isinstance(caught.value.__cause__, OSError)
-
-
 def test_sigkill_in_mid_write(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text("old")
@@ -113,8 +91,8 @@ durable.write_bytes({str(path)!r}, b"half of")
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     assert path.read_text() == "old"
     (tmp_path / ".hidden.tmp").write_text("someone else's")
-    stale = durable.remove_temporaries(tmp_path)
-    assert len(stale) == 1
+    assert len(os.listdir(tmp_path)) == 3
+    durable.remove_temporaries(tmp_path)
     assert sorted(os.listdir(tmp_path)) == [".hidden.tmp", "f"]
 
 

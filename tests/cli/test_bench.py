@@ -30,15 +30,6 @@ def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, 
     return json.loads(capsys.readouterr().out)["rows"]
 
 
-@pytest.mark.parametrize(("n", "m"), [(170, 1), (190, 10), (512, 1), (224, 129)])
-def test_lstm_has_the_same_number_of_parameters(n: int, m: int) -> None:
-    def error(k: int) -> int:
-        return abs(4 * (m * k + k * k + k) - (m * n + n * (n - 1) // 2 + n))
-
-    k = _bench.lstm_size(n, m)
-    assert error(k) <= min(error(k - 1), error(k + 1))
-
-
 def test_the_recurrence_beside_its_peers(capsys: pytest.CaptureFixture[str]) -> None:
     assert (TINY.flops, TINY._replace(use="inference").flops) == (6 * 5 * 3 * 6 * 8, 2 * 5 * 3 * 6 * 8)
     (row,) = rows(capsys, "--shape", "tiny")
@@ -72,16 +63,6 @@ def test_streams_beside_their_peers(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert all(row["Python ns"] > 0 for row in found)
     assert all(row["worst ns"] >= row["median ns"] for row in found if row["frames"] == 1)
     assert {row["model"] for row in found if row["torch ns"] is None} == {"linear-memory"}
-
-
-def test_a_share_above_the_peak_is_left_out_and_shared_cores_are_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(_bench, "peak", lambda: (1.0, 0.5))
-    assert main(["bench", "--shape", "tiny", "--rounds", "1"]) == 0
-    said = capsys.readouterr().out
-    assert "The cores are shared: other programs left the measured peak 50 % of the processors' time" in said
-    assert said.splitlines()[4].split("|")[4].strip() == "-"
 
 
 @pytest.mark.parametrize("option", ["shape", "model"])

@@ -22,14 +22,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("argv", [["train", "copying", *TINY, "--out", "\udcff"], ["\udcff"]])
-def test_bytes_that_are_no_text_are_told_in_a_sentence(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(argv) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("scornn: ")
-    assert "Traceback" not in error
-
-
 def test_paths_in_commands_are_quoted(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "copying", *TINY, "--out", "my runs/a"]) == 0
     assert "see: scornn report 'my runs/a'" in capsys.readouterr().out

@@ -22,7 +22,7 @@ from scornn.program.paper import figures, match, record, tables, verdict
 from scornn.program.paper import page as reproduction
 from scornn.program.paper.items import ITEMS, Item
 from scornn.program.paper.reproduce import Request, reproduce
-from scornn.program.paper.results import collect, records, spread
+from scornn.program.paper.results import collect, spread
 from scornn.program.recipes.presets import presets
 from scornn.program.train import checkpoint
 
@@ -276,7 +276,6 @@ def test_numbers_come_from_the_runs_and_say_their_length(results: Path) -> None:
     numbers = {(n.preset.name, n.measure): n for n in found.numbers(ITEMS["fig-copying"])}
     scornn = numbers["copying-1000-scornn-190", "cross-entropy"]
     assert len(scornn.values) == 3
-    assert scornn.deviation is not None
     assert scornn.budget == "paper: 10,000 iterations; seeds 1, 2, 3"
     assert numbers["copying-1000-lstm-68", "recall"].budget == "short: 4,000 of 10,000 iterations; seed 5544"
     assert numbers["copying-2000-scornn-190", "recall"].budget == ""
@@ -633,7 +632,6 @@ def test_settings_beyond_the_paper_stand_beside_its_figure(
     assert "Beyond the paper: the same problem, set otherwise" in text
     assert "not run 74" in text
     assert "0.985 (scoRNN n=512)" in reproduction.render(collect(ROOT / "results"), [ITEMS["table-mnist"]])
-    assert {row["preset"] for row in records(found) if row["beyond"]} == {"pmnist-scornn-170-recipe"}
 
 
 def test_a_page_of_one_item_lists_that_item_and_says_why_norms_start_higher() -> None:

@@ -14,6 +14,7 @@ from scornn.errors import DivergedError, UsageError
 from scornn.program.cli import main
 from scornn.program.paper.items import ITEMS
 from scornn.program.paper.reproduce import Request, reproduce, settings
+from scornn.program.paper.results import Number, collect
 from scornn.program.recipes.presets import presets
 from scornn.program.train import program
 from scornn.program.train.config import Config
@@ -37,29 +38,31 @@ def metrics(path: Path) -> list[dict[str, object]]:
     return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
 
 
-def test_makes_numbers_figures_and_page_and_repeats_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def numbers(out: Path) -> dict[tuple[str, str, str], Number]:
+    """By item, row and measure."""
+    found = collect(out)
+    return {(n.item, n.preset.name, n.measure): n for item in ITEMS.values() for n in found.numbers(item)}
+
+
+def test_makes_figures_and_page_and_repeats_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     command = ["reproduce", "fig-copying", "--out", str(out), "--seeds", "2", *only(*ROWS)]
     assert main(command) == 0
     said = capsys.readouterr().out
     assert "[4/4] smoke of copying-2000-lstm-68-s5545 (n 8, T 20): best" in said
     assert {p.name for p in (out / "runs").iterdir()} == {f"{row}-s{seed}" for row in ROWS for seed in (5544, 5545)}
-    numbers = json.loads((out / "numbers.json").read_text())
-    found = {(n["preset"], n["measure"]): n for n in numbers}
-    scornn = found["copying-1000-scornn-190", "cross-entropy"]
+    found = numbers(out)
+    scornn = found["fig-copying", "copying-1000-scornn-190", "cross-entropy"]
     values = [
         json.loads((out / "runs" / f"{ROWS[0]}-s{seed}" / "summary.json").read_text())["final"]["test"]["loss"]
         for seed in (5544, 5545)
     ]
-    assert scornn["values"] == values
-    assert scornn["here"] == pytest.approx(np.mean(values))
-    assert scornn["standard deviation"] == pytest.approx(np.std(values, ddof=1))
-    assert scornn["budget"].startswith("smoke: 4 iterations, n 8, T 20")
-    assert found["copying-1000-lstm-68", "cross-entropy"]["here"] is None
-    assert found["copying-1000-lstm-68", "cross-entropy"]["verdict"] == "not run"
-    assert scornn["verdict"] == "not comparable"
-    assert {n["item"] for n in numbers} == {"fig-copying"}
-    assert scornn["parameters"] == 8 * 7 // 2 + 10 * 8 + 8 + 9 * 8 + 9  # of the network that ran
+    assert scornn.values == tuple(values)
+    assert scornn.budget.startswith("smoke: 4 iterations, n 8, T 20")
+    assert scornn.verdict == "not comparable"
+    assert scornn.parameters == 8 * 7 // 2 + 10 * 8 + 8 + 9 * 8 + 9  # of the network that ran
+    other = found["fig-copying", "copying-1000-lstm-68", "cross-entropy"]
+    assert (other.values, other.verdict) == ((), "not run")
     page = (out / "page.html").read_text()
     assert "seeds 5544, 5545" in page
     assert "scoRNN n=8 in place of 190, T\u00a0=\u00a020" in page
@@ -183,23 +186,19 @@ def test_speech_on_a_folder_is_labelled(tmp_path: Path) -> None:
                 file.writeframes(rng.integers(-5000, 5000, 4000 + 400 * number).astype("<i2").tobytes())
     command = ["reproduce", "table-timit", "--corpus", "folder", "--data", str(data), "--out", str(out)]
     assert main([*command, *only("timit-scornn-224")]) == 0
-    numbers = {
-        n["measure"]: n for n in json.loads((out / "numbers.json").read_text()) if n["preset"] == "timit-scornn-224"
-    }
-    assert "corpus folder" in numbers["eval MSE (padded)"]["budget"]
-    assert numbers["eval MSE (padded)"]["here"] < numbers["eval MSE (not padded)"]["here"]
-    assert numbers["SegSNR"]["here"] is not None
-    assert numbers["valid MSE (padded)"]["published"] == 9.26
+    found = {measure: n for (_, row, measure), n in numbers(out).items() if row == "timit-scornn-224"}
+    assert "corpus folder" in found["eval MSE (padded)"].budget
+    assert found["eval MSE (padded)"].values < found["eval MSE (not padded)"].values
+    assert found["SegSNR"].values
 
 
 @pytest.mark.slow
 def test_everything_that_needs_no_data(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert main(["reproduce", "all", "--out", str(out), "--quiet"]) == 0
-    numbers = json.loads((out / "numbers.json").read_text())
-    generated = [n for n in numbers if n["item"] in ("fig-copying", "fig-adding", "fig-gradients")]
-    assert {n["preset"] for n in generated if n["here"] is None} == set()
-    verdicts = {n["verdict"] for n in numbers if n["item"] in ("table-mnist", "table-timing")}
+    found = numbers(out).values()
+    assert all(n.values for n in found if n.item in ("fig-copying", "fig-adding", "fig-gradients"))
+    verdicts = {n.verdict for n in found if n.item in ("table-mnist", "table-timing")}
     assert verdicts == {"not run", ""}  # "": a measure of which nothing was published
 
 
@@ -209,13 +208,13 @@ def test_mnist_rows_with_the_real_images(tmp_path: Path, shared_data: Path) -> N
     rows = ("mnist-scornn-512", "mnist-full-urnn-512", "pmnist-eurnn-512", "mnist-ornn-256")
     command = ["reproduce", "all", "--out", str(out), "--quiet", "--data", str(shared_data), *only(*rows)]
     assert main(command) == 0
-    numbers = {(n["item"], n["preset"], n["measure"]): n for n in json.loads((out / "numbers.json").read_text())}
+    found = numbers(out)
     for row in rows:
-        assert 0 <= numbers["table-mnist", row, "accuracy"]["here"] <= 1
+        assert 0 <= found["table-mnist", row, "accuracy"].values[0] <= 1
     for row in rows[:2]:
-        assert 0 < numbers["fig-orthogonality", row, "last"]["here"] < 1e-5
-        assert numbers["table-timing", row, "minutes per epoch"]["here"] > 0
-        assert "scaled to 1,100" in numbers["table-timing", row, "minutes per epoch"]["budget"]
+        assert 0 < found["fig-orthogonality", row, "last"].values[0] < 1e-5
+        assert found["table-timing", row, "minutes per epoch"].values[0] > 0
+        assert "scaled to 1,100" in found["table-timing", row, "minutes per epoch"].budget
 
 
 def test_a_setting_that_begins_as_another_ended_runs_that_one_first(

@@ -10,9 +10,9 @@ import torch
 
 from scornn.errors import CheckpointError, UsageError
 from scornn.program.train import checkpoint, program, state
-from scornn.program.train.config import Config, Schedule, build, to_table
+from scornn.program.train.config import Config, Schedule
 from scornn.program.train.distributed import World
-from scornn.program.train.engine import Engine, make_task
+from scornn.program.train.engine import make_task
 from scornn.program.train.loop import Trainer
 
 Small = Callable[..., Config]
@@ -56,11 +56,6 @@ def test_the_run_does_not_see_it(small: Small, tmp_path: Path) -> None:
     assert [row["loss"] for row in averaged] != [row["loss"] for row in tests]
 
 
-def test_the_averaged_w_is_orthogonal_to_rounding(small: Small, tmp_path: Path) -> None:
-    summary = start(small(optimizer__average={"decay": 0.9}, optimizer__recurrent__lr=0.1), tmp_path / "run").summary
-    assert summary["average"]["orthogonality"] < 1e-5
-
-
 def test_the_average_of_a_stored_unitary_matrix_is_put_back_on_its_manifold(small: Small, tmp_path: Path) -> None:
     config = small(
         model={"name": "full-urnn", "hidden": 6},
@@ -93,14 +88,6 @@ def test_load_and_evaluate_know_both(best: bool, small: Small, tmp_path: Path) -
         expected = figures["best"]["value"] if best else figures["final"]["test"]["recall"]
         assert found["splits"]["test"]["recall"] == expected
         assert found["weights"] == weights
-
-
-def test_a_run_may_start_from_the_average_of_another(small: Small, tmp_path: Path) -> None:
-    start(small(), tmp_path / "first")
-    result = start(small(), tmp_path / "second", start_from=tmp_path / "first", start_weights="average")
-    assert "-averaged/" in json.loads((result.path / "config.json").read_text())["start"]
-    begun = checkpoint.load(tmp_path / "first" / "checkpoints" / "step-14")
-    assert state.average_of(begun.training).keys() == begun.model.keys()
 
 
 def test_a_run_without_an_average_says_so(small: Small, tmp_path: Path) -> None:
@@ -139,25 +126,9 @@ def test_a_schedule_says_what_it_lacks(small: Small) -> None:
         small(optimizer__schedule={"kind": "cosine", "hold": 1.0})
 
 
-def test_halve_every_of_earlier_configs_is_a_schedule(small: Small) -> None:
-    table = to_table(small())
-    table["optimizer"]["halve_every"] = 7
-    del table["optimizer"]["schedule"]
-    assert build(table).optimizer.schedule == Schedule(kind="halving", every=7)
-
-
 def test_a_later_end_says_what_happens_to_the_rates(
     small: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(small(optimizer__schedule={"kind": "cosine"}), tmp_path / "run")
     program.resume(tmp_path / "run", steps=20, tensorboard=False)
     assert "which moves from step 14 to 20" in capsys.readouterr().err
-
-
-def test_a_readout_of_two_layers(small: Small, tmp_path: Path) -> None:
-    linear, deep = small(), small(model__readout={"width": 7, "dropout": 0.1})
-    n, p = 6, 9
-    more = (n * 7 + 7 + 7 * p + p) - (n * p + p)
-    counts = [Engine(config, make_task(config), World()).parameter_count() for config in (linear, deep)]
-    assert counts[1] - counts[0] == more
-    assert start(deep, tmp_path / "run").summary["finished"]

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from scornn.errors import UsageError
-from scornn.program.train.config import Config, build, to_json, to_table
+from scornn.program.train.config import Config, build, to_table
 from scornn.program.train.tables import assign, merge, of_today, parse_setting, parse_value, read, set_values
 
 Small = Callable[..., Config]
@@ -29,14 +27,10 @@ Small = Callable[..., Config]
             r"unknown key optimizer\.rest\.momentum; known: decay, eps, flavour, kind, lr, weight_decay",
         ),
         ("model.hidden", 0, "model.hidden = 0: expected `int` >= 1"),
-        ("model.hidden", True, "model.hidden = True: expected `int`, got `bool`"),
-        ("model.hidden", 2.5, "model.hidden = 2.5: expected `int`"),
         ("model.hidden", "many", "model.hidden = 'many': expected `int`"),
         ("model.hidden", None, "model.hidden: expected `int`, got `null`"),
         ("optimizer.rest.lr", math.nan, "optimizer.rest.lr = nan: expected a finite number"),
-        ("optimizer.rest.lr", math.inf, "optimizer.rest.lr = inf: expected a finite number"),
         ("optimizer.rest.lr", 0, "optimizer.rest.lr = 0: expected `float` > 0"),
-        ("optimizer.rest.lr", False, "optimizer.rest.lr = False: expected `float`"),
         ("optimizer.rest.decay", 1.0, "optimizer.rest.decay = 1.0: expected `float` < 1.0"),
         ("optimizer.rest.kind", "adma", "optimizer.rest.kind = 'adma': expected one of adam, adamw, rmsprop, sgd"),
         ("optimizer.recurrent.weight_decay", 0.1, r"weight_decay = 0\.1: only adam and adamw take it, not rmsprop"),
@@ -56,7 +50,6 @@ Small = Callable[..., Config]
             r"rest\.flavour = theano: only rmsprop takes it, not adam; .* --set optimizer\.rest\.flavour=tf1",
         ),
         ("optimizer.recurrent", {}, "optimizer.recurrent: object missing required field `kind`"),
-        ("task", 3, "task = 3: expected `object`"),
         ("task.name", "sorting", "task.name = 'sorting': expected one of adding, arrays, copying"),
         ("task.length", 0, "task.length = 0: expected `int` >= 1"),
         ("task.permuted", True, r"unknown key task\.permuted"),
@@ -67,18 +60,11 @@ Small = Callable[..., Config]
         ("epochs", 3, r"both steps and epochs are given"),
         ("steps", None, r"neither steps nor epochs is given"),
         ("model.options.rho", 7, r"model\.options\.rho = 7: expected an integer from 0 to 6 \(model\.hidden\)"),
-        ("model.options.rho", -1, r"model\.options\.rho = -1: expected an integer from 0 to 6"),
         ("model.options.rho", "half", r"model\.options\.rho = 'half': expected an integer"),
-        ("model.options.rho", True, r"model\.options\.rho = True: expected an integer"),
-        ("model.options.a b", 1, r"model\.options\.a b = 1: expected a keyword argument's name"),
         ("model.options.x", [1], r"model\.options\[\.\.\.\]: expected `bool | int | float | str`, got `array`"),
         ("stop_when.recall", "high", r"stop_when\[\.\.\.\]: expected `float`, got `str`"),
-        ("model", 3, "model = 3: expected `object`"),
         ("format", 2, r"format = 2: expected one of 1"),
-        *(
-            (("name", name, r"name = .*: expected 1 to 100 letters"))
-            for name in ("", "..", "../x", "/x", "a/b", ".x", "a\0")
-        ),
+        *((("name", name, r"name = .*: expected 1 to 100 letters")) for name in ("", "../x", "a/b", ".x")),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(key: str, value: Any, said: str, small: Small) -> None:
@@ -103,42 +89,14 @@ def test_odd_and_smallest_sizes_are_allowed(small: Small) -> None:
         ("a.json", "[1]", "expected a table of keys, found list"),
         ("a.json", "{", r"a\.json: no valid JSON: "),
         ("a.yaml", "seed: 1", r"expected a name ending in \.toml or \.json"),
+        ("a/b.toml", None, "no config file"),
     ],
 )
-def test_a_wrong_file_is_refused(name: str, text: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(text)
+def test_a_wrong_file_is_refused(name: str, text: str | None, said: str, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
     with pytest.raises(UsageError, match=said):
         read(tmp_path / name)
-
-
-def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no config file"):
-        read(tmp_path / "none.toml")
-    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="is not UTF-8"):
-        read(tmp_path / "binary.toml")
-
-
-def test_nan_in_json_is_refused_as_a_value(small: Small, tmp_path: Path) -> None:
-    table = to_json(small()).replace('"lr": 0.01', '"lr": NaN')
-    (tmp_path / "a.json").write_text(table)
-    with pytest.raises(UsageError, match=r"optimizer\.rest\.lr = nan"):
-        build(read(tmp_path / "a.json"))
-
-
-@given(st.floats(min_value=1e-300, max_value=10, exclude_min=True), st.integers(0, (1 << 32) - 1))
-def test_written_and_read_a_config_is_the_same(lr: float, seed: int) -> None:
-    table: dict[str, Any] = {
-        "task": {"name": "adding"},
-        "model": {"name": "scornn", "hidden": 3},
-        "optimizer": {"rest": {"kind": "adam", "lr": lr}, "recurrent": {"kind": "adam", "lr": lr}},
-        "seed": seed,
-        "epochs": 1,
-        "threads": 1,
-    }
-    config = build(table)
-    again = build(json.loads(to_json(config)))
-    assert again == config
 
 
 def test_an_option_of_today_is_not_set_in_a_config_of_before() -> None:
@@ -148,16 +106,6 @@ def test_an_option_of_today_is_not_set_in_a_config_of_before() -> None:
     for path in found:
         written = of_today(json.loads(path.read_text()))
         assert set_values(written) == set_values(to_table(build(written))), path
-
-
-@pytest.mark.parametrize("kind", ["adam", "adamw", "stiefel-rms"])
-def test_a_rule_that_divides_by_nothing_but_eps_has_one(kind: str, small: Small) -> None:
-    """Where a gradient is zero the step would be 0/0, and NaN in the weights."""
-    rule = {"kind": kind, "lr": 0.1, "eps": 0.0}
-    with pytest.raises(UsageError, match=r"optimizer\.recurrent\.eps = 0\.0: .* divides by it"):
-        small(optimizer__recurrent=rule)
-    small(optimizer__recurrent={**rule, "eps": 1e-20})
-    small(optimizer__recurrent={**rule, "kind": "rmsprop", "flavour": "theano"})
 
 
 def test_layers_merge_table_by_table() -> None:
@@ -180,12 +128,3 @@ def test_values_of_settings(text: str, value: Any) -> None:
 def test_a_setting_without_key_or_value_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected key=value"):
         parse_setting(text)
-
-
-def test_numbers_of_thousands_of_digits_are_refused_in_words(small: Small) -> None:
-    """Python itself refuses to read them as integers, with an error of its own."""
-    digits = "9" * 5000
-    for value in (f"{digits}n", f"n/{digits}"):
-        with pytest.raises(UsageError, match=r"model\.options\.rho = .*: expected an integer from 0 to"):
-            small(model__options={"rho": value})
-    assert parse_value(f"[{digits}]") == f"[{digits}]"

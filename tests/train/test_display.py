@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from scornn.errors import UsageError
-from scornn.program.progress import Bar, log, run_log, run_messages, tell
+from scornn.program.progress import log, run_log, run_messages
 from scornn.program.train import board, program
 from scornn.program.train.config import Config, to_json
-from scornn.program.train.progress import Figures
 
 Small = Callable[..., Config]
 
@@ -58,18 +57,6 @@ def test_lines_for_everything_else(small: Small, tmp_path: Path, capsys: pytest.
     assert "\x1b" not in "".join(lines)
 
 
-def test_a_reader_that_leaves_does_not_end_the_training() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "w") as stream:
-        before = os.dup(writer)
-        os.close(before)
-        tell("nobody hears", stream)
-        after = os.dup(writer)
-        os.close(after)
-    assert after == before, "a descriptor was left open"
-
-
 def test_messages_of_a_run_go_to_its_log_and_warnings_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     written: list[str] = []
     with run_messages(logging.WARNING) as kept:
@@ -81,24 +68,6 @@ def test_messages_of_a_run_go_to_its_log_and_warnings_to_standard_error(capsys: 
     run_log.info("after")
     assert written == ["early", "odd", "late"]
     assert capsys.readouterr() == ("of the program\nafter\n", "warning: odd\n")
-
-
-def test_a_bar_says_what_is_left_where_nobody_sees_it(capsys: pytest.CaptureFixture[str]) -> None:
-    with Bar("reading", 4, every=0) as bar:
-        bar.begin(1)
-        bar.update(2, "two")
-    with Bar("unseen", 4, every=0, shown=False) as bar:
-        bar.update(2, "two")
-        bar.say("two")
-    assert capsys.readouterr().out == "reading\ntwo · 0:00 elapsed · 0:00 left\n"
-
-
-def test_figures_in_a_line() -> None:
-    figures = Figures(total=100, baseline=0.5, headline="accuracy")
-    assert figures.text() == ""
-    figures.loss, figures.orthogonality = 0.25, 1e-6
-    figures.evaluation = {"valid": {"accuracy": 0.5}, "test": {"accuracy": 0.75}}
-    assert figures.text() == "loss 0.25 (baseline 0.5) · valid accuracy 0.5 · test accuracy 0.75 · ‖WᵀW−I‖ 1.0e-06"
 
 
 def test_tensorboard_where_it_is_wanted(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,18 +182,8 @@ def cases() -> dict[str, list[str]]:
     return found
 
 
-OTHERS = [
-    "sgd",
-    "adam",
-    "adamw",
-    "stiefel",
-    "stiefel-rms",
-    "penalty",
-    "average",
-    "dropout",
-    "lstm with dropout",
-    "norm",
-]
+OTHERS = ["sgd", "adam", "adamw", "stiefel", "stiefel-rms", "penalty", "average", "dropout", "norm"]
+OTHERS += ["lstm with dropout"]
 
 
 @pytest.mark.parametrize("name", [*MODELS, *OTHERS])

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from scornn.program.tasks import Level
 from scornn.program.train.config import Config, build, to_table
 from scornn.program.train.figures import figures
-from scornn.program.train.identity import Identity, in_words, level
+from scornn.program.train.identity import Identity, in_words
 
 Small = Callable[..., Config]
 
@@ -80,20 +79,6 @@ def test_a_start_is_the_same_for_every_seed() -> None:
     assert first.same(second, "setting")
     assert not first.same(second, "course")
     assert not first.same(raw, "experiment")
-
-
-def test_levels_stand_on_the_fields() -> None:
-    keys = ("name", "stop_when.loss", "threads", "seed", "task.batch", "task.permuted", "model.options.rho")
-    assert [level(key) for key in keys] == [
-        *(Level.NAME, Level.LENGTH, Level.MACHINE, Level.SAMPLE, Level.VARIANT, Level.PROBLEM),
-        None,
-    ]
-
-
-def test_a_digest_is_said_by_its_beginning() -> None:
-    assert in_words({"train": ("sha256 " + "0" * 64, "sha256 " + "a" * 64)}) == [
-        "train sha256 aaaaaaaa… instead of sha256 00000000…"
-    ]
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.parent.name)

@@ -11,9 +11,20 @@ from scornn.program.cli import main
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
 SOURCES = dict(re.findall(r"^```py\n# (\S+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
-SHORT = ["--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet", "--out", "run"]
-TASK = ["train", "first", "--plugin", "first.py", *SHORT]
-SMALL = ["--length", "5", "--hidden", "4", "--set", "task.train_size=60", "--set", "task.test_size=20"]
+SHORT = ["--threads", "1", "--tensorboard", "off", "--quiet", "--out", "run"]
+TASK = ["train", "first", "--plugin", "first.py", *SHORT, "--iterations"]
+SMALL = [
+    "--iterations",
+    "2",
+    "--length",
+    "5",
+    "--hidden",
+    "4",
+    "--set",
+    "task.train_size=60",
+    "--set",
+    "task.test_size=20",
+]
 MADE = "return (self.part + self.part.mT) / 2"
 MODEL = ["train", "adding", "--model", "symmetric", "--plugin", "symmetric.py", *SMALL, *SHORT]
 
@@ -26,29 +37,43 @@ def write(file: str, before: str, after: str) -> None:
     Path(file).write_text(SOURCES[file].replace(before, after, 1))
 
 
-def fingerprint(returned: str) -> tuple[str, str]:
-    end = "    def size(self, split: str) -> int:\n"
-    return end, f"    def fingerprint(self):\n        return {returned}\n\n{end}"
+LINE, ARRAYS, SPLITS = "        self.config = config\n", "        self.arrays = ", '    splits = ("train", "test")\n'
+SIZE = "    def size(self, split: str) -> int:\n"
+FINGERPRINT = "    def fingerprint(self):\n        return {'rows': (24, 8)}\n\n"
 
 
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        (
-            '    splits = ("train", "test")\n',
-            "",
-            "task first: splits is 'not there'; expected train and test",
-        ),
-        (*fingerprint("{}['rows']"), r"the task first of .*first.py fails in fingerprint\(\): KeyError: 'rows'"),
-        (*fingerprint("{'rows': (24, 8)}"), r"fingerprint\(\) is .*\(24, 8\).*; expected a dict of str by str"),
-        (*fingerprint("{'rows': np.int64(40)}"), r"fingerprint\(\) is .*40.*; expected a dict of str by str"),
+        (LINE, "        {}['nothing']\n", r"the task first of {file} cannot be made .*: KeyError: 'nothing'"),
+        (SPLITS, "", "task first: splits is 'not there'; expected train and test"),
+        (SIZE, FINGERPRINT + SIZE, r"fingerprint\(\) is .*\(24, 8\).*; expected a dict of str by str"),
     ],
 )
 def test_of_a_task(before: str, after: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     write("first.py", before, after)
-    assert main(TASK) == 2
-    assert re.search(said, capsys.readouterr().err)
+    assert main([*TASK, "2"]) == 2
+    error = capsys.readouterr().err
+    assert re.search(said.replace("{file}", str(Path("first.py").resolve())), error)
+    assert "Traceback" not in error
     assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code", "said"),
+    [
+        (ARRAYS, f"        y[90] = 7\n{ARRAYS}", 2, "fails in loss() of batch 6 of train: IndexError"),
+        (ARRAYS, f"        y[830] = 7\n{ARRAYS}", 2, "fails in measure() of batch 2 of test: IndexError"),
+        (ARRAYS, f"        x[90] = np.nan\n{ARRAYS}", 5, "; the inputs of batch 6 of train are not finite themselves"),
+        (ARRAYS, f"        x[830] = np.nan\n{ARRAYS}", 5, "; the inputs of batch 2 of test are not finite"),
+        ("Batch(x.transp", "Batch((x if step < 2 else x.double()).transp", 2, "batch 3 of test is"),
+        ('return {"loss"', 'return {"f1": (0, 0), "loss"', 2, "measure()['f1'] counts nothing in the whole of test"),
+    ],
+)
+def test_of_a_later_batch(before: str, after: str, code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write("first.py", before, after)
+    assert main([*TASK, "8"]) == code
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -71,19 +96,12 @@ def test_a_task_that_has_changed_since_is_another_one(
 ) -> None:
     """Its best figure would be one of another metric."""
     Path("first.py").write_text(SOURCES["first.py"])
-    assert main(TASK) == 0
+    assert main([*TASK, "2"]) == 0
     write("first.py", '"accuracy", "max"', '"loss", "min"')
     new_process()
     assert main(["resume", "run", "--plugin", "first.py", "--iterations", "3", "--quiet"]) == 4
     said = "was trained for another task: headline loss instead of accuracy; goal min instead of max"
     assert said in capsys.readouterr().err
-
-
-def test_a_stride_fits_every_split(capsys: pytest.CaptureFixture[str]) -> None:
-    write("first.py", "(x[800:], y[800:])", "(x[800:, :49], y[800:])")
-    assert main([*TASK, "--model", "memory-blocks", "--set", "model.options.stride=2"]) == 2
-    assert "expected a divisor of the 49 steps of test of first" in capsys.readouterr().err
-    assert not Path("run").exists()
 
 
 def test_plugins_are_not_a_setting(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,12 +69,9 @@ def test_plugins_that_cannot_be_loaded(capsys: pytest.CaptureFixture[str], monke
     Path("broken.py").write_text("import nothing_of_that_name")
     Path("mine.txt").write_text("")
     Path("leaves.py").write_text("raise SystemExit(0)")
-    Path("torn.py").write_bytes(b"def \xff\x00")
     for name, said in (
         ("leaves.py", "leaves.py: SystemExit: 0"),
-        ("torn.py", "torn.py: "),
         (".", "expected a Python file"),
-        ("", "expected a path"),
         ("gone.py", "gone.py: expected a Python file"),
         ("broken.py", "broken.py: ModuleNotFoundError: No module named 'nothing_of_that_name'"),
         ("mine.txt", "mine.txt: expected a name that ends in .py"),
@@ -100,29 +97,6 @@ def test_installed_packages_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> 
     plugins.load([])
     plugins._load_installed.cache_clear()
     assert asked == ["mine"]
-
-
-def test_a_task_may_know_its_sizes_from_its_data_alone(tmp_path: Path) -> None:
-    """Its network is loaded without them, also where an instance differs from what its class says."""
-    text = Path("first.py").read_text()
-    sizes = 'input_size, output_size, read = 1, 2, "last"'
-    assert sizes in text
-    own = text.replace(sizes, 'read, output_size = "last", 7')
-    own = own.replace(
-        "        self.config = config\n",
-        "        self.config = config\n"
-        "        self.input_size, self.output_size = map(int, Path('sizes').read_text().split())\n",
-    )
-    Path("first.py").write_text("from pathlib import Path\n" + own)
-    Path("sizes").write_text("1 2")
-    command = "train first --plugin first.py --iterations 2 --threads 1 --tensorboard off --quiet --out run"
-    assert main(command.split()) == 0
-    Path("sizes").unlink()
-    assert main(["export", "run", "--to", "safetensors", "--out", "one.safetensors"]) == 0
-    checkpoint = max(Path("run/checkpoints").iterdir())
-    for path in ("run", checkpoint, "one.safetensors"):
-        task = scornn.load(path).task
-        assert (task.name, task.input_size, task.output_size, task.read) == ("first", 1, 2, "last")
 
 
 def test_a_network_is_taken_along_without_the_file_of_its_task(
@@ -179,66 +153,6 @@ def test_a_plugin_imports_the_files_beside_it(capsys: pytest.CaptureFixture[str]
     assert main(["train", "first", "--plugin", "own/first.py", "--out", "run", *short]) == 0, capsys.readouterr().err
 
 
-def test_a_task_that_cannot_be_made_is_named_with_its_file(capsys: pytest.CaptureFixture[str]) -> None:
-    text = Path("first.py").read_text()
-    assert "        self.config = config\n" in text
-    Path("first.py").write_text(text.replace("        self.config = config\n", "        {}['nothing']\n"))
-    short = ["--iterations", "2", "--threads", "1", "--tensorboard", "off", "--quiet"]
-    command = ["train", "first", "--plugin", "first.py", "--out", "run", *short]
-    assert main(command) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(
-        f"scornn: the task first of {Path('first.py').resolve()} cannot be made (no --data was given): "
-        "KeyError: 'nothing'"
-    )
-    assert "Traceback" not in said
-    assert main([*command, "--debug"]) == 2
-    assert "Traceback" in capsys.readouterr().err
-    assert not Path("run").exists()
-
-
-@pytest.mark.parametrize(
-    ("line", "code", "said"),
-    [
-        ("        y[90] = 7\n", 2, "the task first of {file} fails in loss() of batch 6 of train: IndexError"),
-        ("        y[830] = 7\n", 2, "the task first of {file} fails in measure() of batch 2 of test: IndexError"),
-        ("        x[90] = np.nan\n", 5, "; the inputs of batch 6 of train are not finite themselves"),
-        ("        x[830] = np.nan\n", 5, "; the inputs of batch 2 of test are not finite themselves"),
-    ],
-)
-def test_what_is_wrong_in_a_later_batch_is_named(
-    line: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text, before = Path("first.py").read_text(), "        self.arrays = "
-    assert before in text
-    Path("first.py").write_text(text.replace(before, line + before))
-    command = "train first --plugin first.py --iterations 8 --threads 1 --tensorboard off --quiet --out run"
-    assert main(command.split()) == code
-    assert said.format(file=Path("first.py").resolve()) in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        (
-            "return Batch(x.transp",
-            "return Batch((x if step < 2 else x.double()).transp",
-            "batch 3 of test is",
-        ),
-        ('return {"loss"', 'return {"f1": (0, 0), "loss"', "measure()['f1'] counts nothing in the whole of test"),
-    ],
-)
-def test_a_task_that_breaks_its_promise_later_is_refused(
-    old: str, new: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = Path("first.py").read_text()
-    assert text.count(old) == 1
-    Path("first.py").write_text(text.replace(old, new))
-    command = "train first --plugin first.py --iterations 8 --threads 1 --tensorboard off --quiet --out run"
-    assert main(command.split()) == 2
-    assert said in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_sweep_over_a_task_of_a_plugin_is_resumed_and_reported(
     forget: Callable[[], None], jobs: int, capsys: pytest.CaptureFixture[str]
@@ -263,15 +177,12 @@ def test_a_sweep_over_a_task_of_a_plugin_is_resumed_and_reported(
         assert main(["sweep", *command, "--plugin", "moved/first.py"]) == 0, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("decay", ["0.5,0.9", "0.5..0.9"])
-def test_averaged_weights_are_judged_where_only_the_trials_average(
-    decay: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_averaged_weights_are_judged_where_only_the_trials_average(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("optuna")
     sweep = "sweep first --plugin first.py --hidden 4 --iterations 2 --threads 1 --quiet --weights average --trials 2"
     assert main([*sweep.split(), "--set", "optimizer.average=null", "--over", "seed=1,2", "--out", "s"]) == 2
     assert "averages nothing; give --set optimizer.average.decay=0.999" in capsys.readouterr().err
-    assert main([*sweep.split(), "--over", f"optimizer.average.decay={decay}", "--out", "s"]) == 0, (
+    assert main([*sweep.split(), "--over", "optimizer.average.decay=0.5..0.9", "--out", "s"]) == 0, (
         capsys.readouterr().err
     )
     assert Path("s/best.json").is_file()
@@ -301,18 +212,14 @@ def test_a_sweep_whose_plugin_was_edited_says_that_its_trials_do_not_compare(
     assert "their figures may not compare" in Path("sweep.html").read_text()
 
 
-@pytest.mark.parametrize("becomes", ["edited", "deleted"])
 def test_a_checkpoint_names_the_code_that_was_run(
-    forget: Callable[[], None], becomes: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    forget: Callable[[], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, step = Path("first.py"), Trainer._step
     text = file.read_text()
 
     def stepping(self: Trainer, stop: bool) -> bool:
-        if becomes == "edited":
-            file.write_text(text + "# edited\n")
-        else:
-            file.unlink(missing_ok=True)
+        file.write_text(text + "# edited\n")
         return step(self, stop)
 
     short = ["--tensorboard", "off", "--quiet", "--iterations"]

@@ -68,10 +68,3 @@ def test_speech(
     result = json.loads(capsys.readouterr().out)
     assert result["audio"] == json.loads(Path("run/audio/scores.json").read_text())
     assert result["audio"]["mean"]["mse"] > 0
-
-
-def test_audio_is_for_speech(capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["train", "adding", *QUIET, "--length", "5", "--hidden", "3", "--iterations", "1", "--out", "run"]
-    assert main([*argv, "--set", "task.test_size=5"]) == 0
-    assert main(["eval", "run", "--audio", "audio"]) == 2
-    assert "run is a run of adding" in capsys.readouterr().err

@@ -91,11 +91,6 @@ def _all_damaged(run: Path) -> None:
         file.write_bytes(b"")
 
 
-def _metrics_a_directory(run: Path) -> None:
-    (run / "metrics.jsonl").unlink()
-    (run / "metrics.jsonl").mkdir()
-
-
 REFUSALS: dict[str, tuple[Callable[[Path], None], int, str]] = {
     "another config": (_other_config, 4, "optimizer.rest.lr 0.5 instead of 0.01"),
     "other data": (_other_data, 4, "was trained on other data"),
@@ -108,13 +103,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], int, str]] = {
         "step-14: the weights do not fit the model of this config: head.bias has shape (3,), expected shape (9,)",
     ),
     "all damaged": (_all_damaged, 4, "no usable checkpoint"),
-    "checkpoints deleted": (
-        lambda run: shutil.rmtree(run / "checkpoints"),
-        4,
-        "has results, but no checkpoint to go on from",
-    ),
     "fewer metrics": (lambda run: (run / "metrics.jsonl").write_text("") and None, 4, "metrics.jsonl has 0 bytes"),
-    "metrics a directory": (_metrics_a_directory, 6, "metrics.jsonl: Is a directory"),
     "damaged config": (
         lambda run: (run / "config.json").write_text("{") and None,
         2,
@@ -188,23 +177,6 @@ def test_warnings_reach_standard_error_also_of_quiet_commands(run: Path, capsys:
     said = capsys.readouterr()
     assert damaged in said.err
     json.loads(said.out)
-    short = ["--threads", "1", "--iterations", "1", "--length", "5", "--tensorboard", "off", "--quiet"]
-    model = ["--hidden", "6", "--set", "model.options.num_layers=2", "--set", "task.train_size=40"]
-    more = ["--set", "task.test_size=20", "--start-from", "run", "--out", "new"]
-    assert main(["train", "copying", *short, *model, *more]) == 0
-    assert damaged in capsys.readouterr().err
     assert main(["resume", str(run), "--quiet", "--tensorboard", "off"]) == 0
     assert damaged in capsys.readouterr().err
     assert damaged.removeprefix("warning: ") in (run / "log.txt").read_text()
-
-
-def test_a_directory_without_config_but_with_checkpoints_is_not_empty(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for file in run.iterdir():
-        if file.is_file() and file.name not in ("lock", "metrics.jsonl", "log.txt"):
-            file.unlink()
-    before = contents(run)
-    assert main(["train", "copying", "--out", str(run), "--quiet"]) == 2
-    assert "run has checkpoints but no config.json: restore it" in capsys.readouterr().err
-    assert contents(run) == before

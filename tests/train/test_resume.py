@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import safetensors.torch
 import torch
 
 import scornn
@@ -103,15 +102,7 @@ def test_with_every_rule(
     kind: str, model: str, small: Small, bits: Bits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = {"model": {"name": model, "hidden": 5}, "optimizer__rest__kind": kind, "optimizer__clip_value": 0.01}
-    straight, stopped = straight_and_stopped(small, tmp_path, monkeypatch, (6, 7), **changes)
-    assert bits(stopped) == bits(straight)
-
-
-@pytest.mark.parametrize("kind", ["adam", "rmsprop"])
-def test_with_rates_that_fall(
-    kind: str, small: Small, bits: Bits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    changes = {"optimizer__schedule": {"kind": "halving", "every": 5}, "optimizer__rest__kind": kind}
+    changes["optimizer__schedule"] = {"kind": "halving", "every": 5}
     straight, stopped = straight_and_stopped(small, tmp_path, monkeypatch, (6, 7), **changes)
     assert bits(stopped) == bits(straight)
 
@@ -139,16 +130,18 @@ def test_a_stop_during_an_evaluation_makes_it_again(
     assert bits(tmp_path / "stopped") == bits(tmp_path / "straight")
 
 
-def test_lines_after_the_checkpoint_are_dropped(small: Small, bits: Bits, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("step", "saved"), [(4, []), (12, [8, 10])])
+def test_lines_after_the_checkpoint_are_dropped(
+    step: int, saved: list[int], small: Small, bits: Bits, tmp_path: Path
+) -> None:
     start(small(), tmp_path / "straight")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "_evaluate", _crash_at(Trainer._evaluate, 12))
+        patch.setattr(Trainer, "_evaluate", _crash_at(Trainer._evaluate, step))
         with pytest.raises(ZeroDivisionError):
             start(small(), tmp_path / "crashed")
-    lines = (tmp_path / "crashed" / "metrics.jsonl").read_text().splitlines()
-    assert json.loads(lines[-1])["step"] > checkpoint.steps(tmp_path / "crashed" / "checkpoints")[-1]
+    assert checkpoint.steps(tmp_path / "crashed" / "checkpoints")[-2:] == saved
     with (tmp_path / "crashed" / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 12, "half a li')
+        file.write('{"step": 14, "half a li')
     resume(tmp_path / "crashed")
     assert bits(tmp_path / "crashed") == bits(tmp_path / "straight")
 
@@ -160,17 +153,6 @@ def _crash_at(method: Callable[..., Any], step: int) -> Callable[..., Any]:
         return method(self, *args)
 
     return crashing
-
-
-def test_a_crash_before_the_first_checkpoint_starts_again(small: Small, bits: Bits, tmp_path: Path) -> None:
-    start(small(), tmp_path / "straight")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "_evaluate", _crash_at(Trainer._evaluate, 4))
-        with pytest.raises(ZeroDivisionError):
-            start(small(), tmp_path / "crashed")
-    assert checkpoint.steps(tmp_path / "crashed" / "checkpoints") == []
-    resume(tmp_path / "crashed")
-    assert bits(tmp_path / "crashed") == bits(tmp_path / "straight")
 
 
 def test_a_damaged_newest_checkpoint_falls_back(
@@ -242,15 +224,6 @@ def test_negative_controls_are_noticed(
     assert bits(tmp_path / "stopped")["lines"] != bits(tmp_path / "straight")["lines"]
 
 
-def test_optimizer_state_of_another_group_is_refused(small: Small, tmp_path: Path) -> None:
-    start(small(), tmp_path / "run")
-    saved = checkpoint.load(tmp_path / "run" / "checkpoints" / "step-14")
-    moved = {key.replace("recurrent/", "rest/"): tensor for key, tensor in saved.training.items()}
-    _, engine, _ = program.load(tmp_path / "run")
-    with pytest.raises(CheckpointError, match=r"rest/layer.skew_hh_l./square_avg, but rest has no such parameter"):
-        state.restore(engine, saved.model, moved, saved.state)
-
-
 def test_a_run_may_start_from_the_weights_of_another(
     small: Small, bits: Bits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,10 +290,13 @@ def test_only_a_size_that_was_chosen_widens(
     assert json.loads(Path("wider/config.json").read_text())["model"]["hidden"] == 9
 
 
-def test_what_a_run_cannot_start_from(small: Small, tmp_path: Path) -> None:
+def test_what_a_run_cannot_start_from(small: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start(small(), tmp_path / "first")
     other = small(model={"name": "scornn", "hidden": 5})
     with pytest.raises(UsageError, match=r"--start-from .*first: a network of n = 6; expected 5, or --hidden 6"):
+        program.start(other, tmp_path / "second", start_from=tmp_path / "first", quiet=True)
+    other = small(model__name="irnn", model__options={})
+    with pytest.raises(UsageError, match=r"--start-from .*first: a network of scornn; expected one of irnn"):
         program.start(other, tmp_path / "second", start_from=tmp_path / "first", quiet=True)
     other = small(model={"name": "scornn", "hidden": 6, "readout": {"width": 4}})
     misfit = r"config: head\.\S+ has (no values|shape .*), expected (shape|none of).*; \d more do not fit either$"
@@ -335,7 +311,9 @@ def test_what_a_run_cannot_start_from(small: Small, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--start-weights average: expected --start-from"):
         program.start(small(), tmp_path / "second", start_weights="average", quiet=True)
     assert not (tmp_path / "second").exists()
-    program.start(small(), tmp_path / "third", start_from=tmp_path / "first", quiet=True)
+    tanh = small(model__options__nonlinearity="tanh")
+    program.start(tanh, tmp_path / "third", start_from=tmp_path / "first" / "checkpoints" / "step-14", quiet=True)
+    assert "was trained with another model.options.nonlinearity" in capsys.readouterr().err
     shutil.rmtree(tmp_path / "third" / "checkpoints")
     (tmp_path / "third" / "summary.json").unlink()
     with pytest.raises(CheckpointError, match="train it again with --start-from"):
@@ -358,37 +336,6 @@ def test_a_run_from_other_weights_is_a_run_when_it_has_them(
     assert checkpoint.newest(tmp_path / "second" / "checkpoints", print).step == 14
 
 
-def test_another_config_or_other_data_are_refused(small: Small, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    start(small(), run)
-    (run / "config.json").write_text((run / "config.json").read_text().replace('"lr": 0.01', '"lr": 0.02'))
-    with pytest.raises(CheckpointError, match="belongs to another config"):
-        resume(run)
-    (run / "config.json").write_text((run / "config.json").read_text().replace('"lr": 0.02', '"lr": 0.01'))
-    assert resume(run).exit_code == 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("scornn.program.tasks.Copying.fingerprint", lambda self: {"train": "other"})
-        with pytest.raises(CheckpointError, match="trained on other data"):
-            resume(run)
-
-
-def test_other_numerics_and_a_lost_orthogonality_are_said_also_by_a_quiet_run(
-    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with monkeypatch.context() as patch:
-        stop_at(patch, 6)
-        start(small(), tmp_path / "run")
-    monkeypatch.setattr(torch, "__version__", "0.0.1")
-    monkeypatch.setattr(Engine, "orthogonality", lambda self, weights="raw": 0.5)
-    resume(tmp_path / "run")
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "warning: may not resume bit for bit: torch 0.0.1 instead of" in said.err
-    assert "warning: step 8: W is no longer orthogonal, ‖WᵀW − I‖_F = 0.5" in said.err
-    log = (tmp_path / "run" / "log.txt").read_text()
-    assert "may not resume bit for bit: torch 0.0.1 instead of" in log
-
-
 def test_another_kernel_and_another_instruction_set_are_said(
     small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -397,6 +344,7 @@ def test_another_kernel_and_another_instruction_set_are_said(
         start(small(), tmp_path / "run")
     provenance.code_version.cache_clear()
     before = provenance.code_version()
+    monkeypatch.setattr(Engine, "orthogonality", lambda self, weights="raw": 0.5)
     monkeypatch.setattr("scornn.ops.library.digest", lambda: "rebuilt")
     monkeypatch.setattr("scornn.ops.library.instruction_set", lambda: "another")
     provenance.code_version.cache_clear()
@@ -404,7 +352,9 @@ def test_another_kernel_and_another_instruction_set_are_said(
     assert provenance.numerics("native", 1, 1, "cpu")["instruction set"] == "another"
     resume(tmp_path / "run")
     said = capsys.readouterr().err
-    assert "may not resume bit for bit: code 0.2.0" in said
+    assert "warning: may not resume bit for bit: code 0.2.0" in said
+    assert "may not resume bit for bit: code 0.2.0" in (tmp_path / "run" / "log.txt").read_text()
+    assert "warning: step 8: W is no longer orthogonal, ‖WᵀW − I‖_F = 0.5" in said
     if scornn.backends()["native"] == "available":
         assert "instruction set another instead of" in said
     provenance.code_version.cache_clear()
@@ -421,21 +371,12 @@ def test_an_evaluation_makes_W_once(small: Small, monkeypatch: pytest.MonkeyPatc
     assert len(made) == len(matrices)
 
 
-def test_a_finished_run_stays_as_it_is_or_gets_a_later_end(small: Small, bits: Bits, tmp_path: Path) -> None:
+def test_a_finished_run_gets_a_later_end(small: Small, tmp_path: Path) -> None:
     run = tmp_path / "run"
     start(small(), run)
-    before = bits(run)
-    assert resume(run).exit_code == 0
-    assert bits(run) == before
     resume(run, steps=20)
     start(small(steps=20), tmp_path / "longer")
-    weights = [
-        {
-            name: t.tolist()
-            for name, t in safetensors.torch.load_file(path / "checkpoints/step-20/model.safetensors").items()
-        }
-        for path in (run, tmp_path / "longer")
-    ]
+    weights = [(path / "checkpoints/step-20/model.safetensors").read_bytes() for path in (run, tmp_path / "longer")]
     assert weights[0] == weights[1]
 
 
@@ -545,19 +486,6 @@ def test_a_gradient_whose_norm_overflows_is_clipped_and_not_lost(small: Small) -
         engine.step(0, 0)
 
 
-def test_a_loss_that_is_not_finite_stops_too(small: Small, tmp_path: Path) -> None:
-    with pytest.raises(DivergedError, match="not finite at step"):
-        start(
-            small(
-                optimizer__rest={"kind": "sgd", "lr": 10.0},
-                model__options={"nonlinearity": "relu"},
-                steps=2000,
-                task={"name": "adding", "length": 10, "train_size": 100, "test_size": 20},
-            ),
-            tmp_path / "run",
-        )
-
-
 def test_a_second_sigint_leaves_at_once() -> None:
     before = signal.getsignal(signal.SIGINT)  # ignored where the tests run in the background of a shell
     with StopRequest() as stop:
@@ -591,30 +519,6 @@ def test_a_run_of_a_gpu_is_evaluated_and_resumed_without_one(
     assert main([*on, "--device", "cpu"]) == 0
     assert "may not resume bit for bit: device cpu instead of cuda" in capsys.readouterr().err
     assert json.loads((run / "summary.json").read_text())["steps"] == 12
-
-
-def test_weights_of_another_model_are_no_start(
-    small: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    program.start(small(model__name="rnn", model__options={}), tmp_path / "rnn", quiet=True)
-    other = small(model__name="irnn", model__options={})
-    with pytest.raises(UsageError, match=r"--start-from .*rnn: a network of rnn; expected one of irnn"):
-        program.start(other, tmp_path / "irnn", start_from=tmp_path / "rnn", quiet=True)
-    assert not (tmp_path / "irnn").exists()
-    program.start(small(), tmp_path / "first", quiet=True)
-    program.start(
-        small(model__options__nonlinearity="tanh"), tmp_path / "tanh", start_from=tmp_path / "first", quiet=True
-    )
-    assert "was trained with another model.options.nonlinearity" in capsys.readouterr().err
-
-
-def test_a_run_may_start_from_all_that_holds_weights(small: Small, tmp_path: Path) -> None:
-    program.start(small(), tmp_path / "first", quiet=True)
-    newest = checkpoint.steps(tmp_path / "first/checkpoints")[-1]
-    result = program.start(
-        small(), tmp_path / "second", start_from=tmp_path / f"first/checkpoints/step-{newest}", quiet=True
-    )
-    assert result.summary["finished"]
 
 
 def test_the_best_of_the_checkpoint_before_is_kept(

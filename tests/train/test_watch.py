@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scornn.program.cli import main
-from scornn.program.train.watch import WATCHERS, scalars, watcher
+from scornn.program.train.watch import WATCHERS, watcher
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "use.md"
 EXAMPLES = dict(re.findall(r"^```py\n# (\S+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
@@ -52,13 +52,6 @@ def test_every_record_arrives_also_after_a_resume() -> None:
     assert main(["resume", "run", "--iterations", "3", "--tensorboard", "off", "--quiet"]) == 0
     assert seen == lines("run")
     assert events == ["run 4", "closed"] * 2
-
-
-def test_numbers_of_raw_and_of_averaged_weights_have_names_of_their_own() -> None:
-    assert main([*RUN, "--iterations", "2", "--out", "run"]) == 0
-    raw, average = lines("run")[-2:]
-    assert (scalars(raw)["loss/test"], scalars(average)["loss/test-average"]) == (raw["loss"], average["loss"])
-    assert not scalars(raw).keys() & scalars(average).keys()
 
 
 def test_a_watcher_that_fails_costs_no_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,11 +100,3 @@ def test_the_pages_examples(service: str, monkeypatch: pytest.MonkeyPatch) -> No
         assert [{name: run.data.metrics[name] for name in expected} for run in runs] == [expected]
     else:
         assert list(Path("run/wandb").glob("offline-run-*/*.wandb"))
-
-
-def test_tensorboard_that_cannot_write_costs_no_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*RUN, "--iterations", "1", "--out", "run"]) == 0
-    Path("run/tensorboard").write_text("a file in its place")
-    assert main(["resume", "run", "--tensorboard", "on", "--iterations", "2", "--quiet"]) == 0
-    assert re.search(r"watcher TensorBoard does not begin: \w+: .*run/tensorboard", capsys.readouterr().err)
-    assert json.loads(Path("run/summary.json").read_text())["finished"] is True

@@ -18,7 +18,7 @@ from typing import Any
 
 from scornn.errors import StorageError
 
-_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.tmp")
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 _ADVICE = {
     errno.ENOSPC: "free some space or choose another directory",
     errno.EDQUOT: "free some of your quota or choose another directory",
@@ -155,14 +155,9 @@ def read_object(path: Path, notes: list[str] | None = None) -> dict[str, Any]:
     return found
 
 
-def remove_temporaries(directory: str | os.PathLike[str]) -> list[Path]:
-    """Remove what writers killed in mid-write left in ``directory``; return the paths.
-
-    Only for a directory that nobody else writes to now (a locked run): a live writer's temporary looks
-    the same.
-    """
+def remove_temporaries(directory: Path) -> None:
+    """Remove what writers killed in mid-write left in a directory that nobody else writes to now."""
     with storage_errors(directory, "clean"):
-        stale = [p for p in sorted(Path(directory).iterdir()) if _TEMPORARY.fullmatch(p.name) and p.is_file()]
-        for path in stale:
-            path.unlink()
-    return stale
+        for path in directory.iterdir():
+            if _TEMPORARY.fullmatch(path.name):
+                path.unlink()

@@ -1,8 +1,8 @@
 """Reproduce tables and figures of the paper, and set them beside what was published.
 
 ITEM is fig-copying, fig-adding, table-mnist, table-timit, fig-orthogonality, fig-gradients, table-timing or all.
-Interrupted, the same command goes on where it stopped; what is finished is not run again. OUT then holds page.html,
-numbers.json and the runs themselves.
+Interrupted, the same command goes on where it stopped; what is finished is not run again. OUT then holds page.html
+and the runs themselves.
 
 Scales: smoke, small networks for a few steps, minutes for everything, to see that it runs; paper, the full protocol,
 weeks for everything: take rows with --only, and set an end with --iterations.
@@ -68,8 +68,9 @@ def main(flags: Flags) -> int:
 
 
 def _reproduce(flags: Flags) -> int:
+    from scornn.program import durable
     from scornn.program.paper.items import ITEMS, chosen
-    from scornn.program.paper.page import write
+    from scornn.program.paper.page import render
     from scornn.program.paper.reproduce import Request, reproduce
     from scornn.program.paper.results import collect
 
@@ -87,8 +88,7 @@ def _reproduce(flags: Flags) -> int:
         quiet=flags.quiet,
     )
     outcome = reproduce(items, request)
-    shown = [ITEMS[name] for name in outcome.items]
-    write(collect(out), out, shown)
+    durable.write_text(out / "page.html", render(collect(out), [ITEMS[name] for name in outcome.items]))
     if not flags.quiet:
         print(f"see: {out / 'page.html'}")
     if outcome.signal:

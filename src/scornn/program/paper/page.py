@@ -1,16 +1,14 @@
-"""The reproduction's page and files: each table and figure of the paper with what came out here beside it."""
+"""The reproduction's page: each table and figure of the paper with what came out here beside it."""
 
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from scornn.nn.catalogue import look
-from scornn.program import durable
 from scornn.program.paper import match, verdict
 from scornn.program.paper.figures import bars, panels
 from scornn.program.paper.items import ITEMS, MAIN, Item
-from scornn.program.paper.results import Number, Results, label, records, spread
+from scornn.program.paper.results import Number, Results, label, spread
 from scornn.program.paper.verdict import gradient_moments
 from scornn.program.recipes.experiments import Preset
 from scornn.program.recipes.presets import choose, presets
@@ -64,13 +62,6 @@ def counted(results: Results, items: Sequence[Item] = tuple(ITEMS.values())) -> 
         why = f" ({licensed} of them on TIMIT, which is licensed)" if licensed else ""
         sentences += [f"Of {len(numbers)} published {kind}: {said}{why}."] * bool(numbers)
     return " ".join(sentences)
-
-
-def write(results: Results, out: Path, items: Sequence[Item] = tuple(ITEMS.values())) -> None:
-    """``page.html`` and ``numbers.json``."""
-    durable.make_directory(out)
-    durable.write_text(out / "page.html", render(results, items))
-    durable.write_json(out / "numbers.json", records(results, items))
 
 
 def _verdicts(results: Results, items: Sequence[Item]) -> Table:

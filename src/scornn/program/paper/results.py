@@ -12,7 +12,7 @@ from scornn.nn.catalogue import look
 from scornn.program import durable
 from scornn.program.analysis.timing import minutes_per_epoch
 from scornn.program.paper import match, verdict
-from scornn.program.paper.items import GRADIENT_STEPS, ITEMS, MAIN, Item
+from scornn.program.paper.items import GRADIENT_STEPS, MAIN, Item
 from scornn.program.paper.verdict import audio_mean, gradient_norms, judge, orthogonality
 from scornn.program.recipes.experiments import Preset, Published
 from scornn.program.recipes.presets import presets
@@ -50,10 +50,6 @@ class Number:
     @property
     def mean(self) -> float | None:
         return statistics.fmean(self.values) if self.values else None
-
-    @property
-    def deviation(self) -> float | None:
-        return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     @property
     def best(self) -> float | None:
@@ -324,33 +320,3 @@ _MEASURES = {
         _Measure("trained, t = T", "gradient", _TRAINED, at=-1),
     ),
 }
-
-
-def records(results: Results, items: Sequence[Item] = tuple(ITEMS.values())) -> list[dict[str, Any]]:
-    """Every number as plain values; rows beyond the paper where they were run."""
-    rows = []
-    for item in items:
-        beyond = [n for n in results.numbers(item, beyond=True) if n.values]
-        for n in (*results.numbers(item), *beyond):
-            rows.append(
-                {
-                    "item": item.name,
-                    "preset": n.preset.name,
-                    "model": look(n.preset.config["model"]["name"]).label,
-                    "n": n.preset.config["model"]["hidden"],
-                    "parameters": n.parameters,
-                    "measure": n.measure,
-                    "published": n.published.value if n.published else None,
-                    "published text": n.published.text if n.published else None,
-                    "source": n.published.source if n.published else None,
-                    "beyond": n.preset.beyond,
-                    "here": n.mean,
-                    "standard deviation": n.deviation,
-                    "averaged weights": statistics.fmean(n.averaged) if n.averaged else None,
-                    "seeds": len(n.values),
-                    "values": list(n.values),
-                    "verdict": n.verdict,
-                    "budget": n.budget,
-                }
-            )
-    return rows

@@ -8,21 +8,14 @@ from scornn.program.analysis.orthogonality import drift
 from scornn.program.recipes.experiments import Published
 from scornn.program.report.runs import Run, Series, finite, mapping
 
-MET = "met or beaten"
-AGREES = "direction agrees"
-MISSED = "falls short"
-SHORT = "too short to say"
-OTHER = "not comparable"
+MET = "met or beaten"  # the published figure was reached, by the run or by its averaged weights
+AGREES = "direction agrees"  # a third of the protocol or more was run, and it goes the published way
+MISSED = "falls short"  # the whole protocol was run, and the figure was not reached
+SHORT = "too short to say"  # less was run than the protocol, and it does not show the figure yet
+OTHER = "not comparable"  # other data, other test samples, or the sizes of a smoke run
 NOT_RUN = "not run"
-VERDICTS = {
-    MET: "the published figure was reached, by the run or by its averaged weights",
-    AGREES: "a third of the protocol or more was run, and it goes the published way",
-    MISSED: "the whole protocol was run, and the figure was not reached",
-    SHORT: "less was run than the protocol, and it does not show the figure yet",
-    OTHER: "other data, other test samples, or the sizes of a smoke run",
-    NOT_RUN: "",
-}
-"""Each verdict and what it means, the best first."""
+VERDICTS = (MET, AGREES, MISSED, SHORT, OTHER, NOT_RUN)
+"""The best first."""
 
 ENOUGH = 1 / 3
 """The share of its protocol from which a run has a say."""

@@ -19,7 +19,6 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from scornn.errors import CheckpointError
@@ -27,7 +26,7 @@ from scornn.program import durable
 
 FORMAT = 1
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
-_COMPLETE = re.compile(r"step-(\d+)")
+_COMPLETE = re.compile(r"step-(\d+)(\.old)?")
 _MANIFEST = "manifest.json"
 _FILES = ("model.safetensors", "training.safetensors", "state.json")
 
@@ -56,11 +55,11 @@ def save(
 ) -> Path:
     """Write ``step-N``, durably.
 
-    One of the same step goes first, where an evaluation that was due there has been made since: a kill in between
-    costs this step, and the checkpoint before goes on.
+    One of the same step may be there, from before an evaluation that was due. It is ``step-N.old`` while the new one
+    takes its name: :func:`load` finds it after a kill in between.
     """
     path = directory / f"step-{step}"
-    temporary = path.with_suffix(".tmp")
+    temporary, replaced = path.with_suffix(".tmp"), path.with_suffix(".old")
     contents = {
         "model.safetensors": _to_bytes(model),
         "training.safetensors": _to_bytes(training),
@@ -81,29 +80,22 @@ def save(
                 durable.write_bytes(temporary / name, data)
             durable.write_json(temporary / _MANIFEST, manifest)
             if path.exists():
-                _delete(path)
+                os.rename(path, replaced)
             os.rename(temporary, path)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         durable.fsync_directory(directory)
+        shutil.rmtree(replaced, ignore_errors=True)
     return path
 
 
 def load(path: Path) -> Checkpoint:
     """Read and verify one checkpoint; :class:`CheckpointError` says what is wrong with it."""
-    contents = _verified(path)
-    try:
-        state = json.loads(contents["state.json"])
-        found = Checkpoint(
-            path=path,
-            step=int(state["step"]),
-            model=safetensors.torch.load(contents["model.safetensors"]),
-            training=safetensors.torch.load(contents["training.safetensors"]),
-            state=state,
-        )
-    except (ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: its files match the manifest but cannot be read: {error!r}") from error
+    contents = _verified(_found(path))
+    state = json.loads(contents["state.json"])
+    model, training = (safetensors.torch.load(contents[name]) for name in _FILES[:2])
+    found = Checkpoint(path, state["step"], model, training, state)
     check_values(path / "model.safetensors", found.model)
     check_values(path / "training.safetensors", {k: t for k, t in found.training.items() if k.startswith("average/")})
     return found
@@ -121,7 +113,7 @@ def steps(directory: Path) -> list[int]:
     if not directory.is_dir():
         return []
     names = [_COMPLETE.fullmatch(entry.name) for entry in directory.iterdir() if entry.is_dir()]
-    return sorted(int(name[1]) for name in names if name)
+    return sorted({int(name[1]) for name in names if name})
 
 
 def newest(directory: Path, warn: Callable[[str], None]) -> Checkpoint | None:
@@ -152,16 +144,23 @@ def prune(directory: Path, keep: set[int]) -> None:
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Drop the unfinished checkpoints that a kill left."""
+    """Drop what a kill left: unfinished checkpoints, and replaced ones whose successor is there."""
     with durable.storage_errors(directory, "clean"):
-        for entry in [*directory.glob("step-*.tmp"), *directory.glob("step-*.old")]:
+        replaced = [old for old in directory.glob("step-*.old") if old.with_suffix("").exists()]
+        for entry in [*directory.glob("step-*.tmp"), *replaced]:
             shutil.rmtree(entry)
+
+
+def _found(path: Path) -> Path:
+    """A checkpoint by its name, or as a kill left it in the middle of a replacement."""
+    replaced = path.with_suffix(".old")
+    return replaced if replaced.exists() and not path.exists() else path
 
 
 def _delete(path: Path) -> None:
     """Renamed first, so that a kill in between leaves no half-empty directory under a good name."""
-    doomed = path.with_suffix(".old")
-    os.rename(path, doomed)
+    doomed = path.with_suffix(".tmp")
+    os.rename(_found(path), doomed)
     shutil.rmtree(doomed)
 
 

@@ -70,8 +70,6 @@ class StepRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 _MOMENTS = ("rmsprop", "adam", "adamw", "stiefel-rms")
 _TAKEN_BY = {"flavour": ("rmsprop",), "decay": _MOMENTS, "eps": _MOMENTS, "weight_decay": ("adam", "adamw")}
 """The rules that a setting of a rule is for; others would pass it over."""
-_LEAST_EPS = 1e-30
-"""A smaller one is zero in float32."""
 _PLAIN = StepRule(kind="sgd", lr=1)
 """Its settings are as good as none: a config.json has them for every rule."""
 
@@ -249,11 +247,6 @@ def _check_together(config: Config) -> None:
                     f"{full} = {value}: only {take} it, not {rule.kind}; leave it out, or set it back: "
                     f"--set {full}={unset}"
                 )
-        if rule.kind in ("adam", "adamw", "stiefel-rms") and rule.eps is not None and rule.eps < _LEAST_EPS:
-            raise UsageError(
-                f"optimizer.{name}.eps = {rule.eps}: {rule.kind} divides by it where a gradient is zero; "
-                f"expected at least {_LEAST_EPS}, or none, which is 1e-8"
-            )
     if (schedule := config.optimizer.schedule) is not None:
         key = "optimizer.schedule.every"
         if schedule.kind == "halving" and schedule.every is None:
@@ -264,9 +257,6 @@ def _check_together(config: Config) -> None:
             raise UsageError(
                 f"optimizer.schedule.hold = {schedule.hold}: only cosine and linear take it, not {schedule.kind}"
             )
-    for key, value in config.model.options.items():
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
-            raise UsageError(f"model.options.{key} = {value!r}: expected a keyword argument's name")
     if config.name is not None and not NAME.fullmatch(config.name):
         raise UsageError(
             f"name = {config.name!r}: expected 1 to 100 letters, digits, dots, dashes or underscores, "

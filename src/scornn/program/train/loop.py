@@ -63,7 +63,8 @@ class Trainer:
         self._data = fingerprint(task)
         self._form = msgspec.to_builtins(TaskForm.of(name_of(config.task), task))
         self._best_before: set[int] = set()
-        self._check_stop_when()
+        for name in config.stop_when.keys() - {"loss", task.headline}:
+            raise UsageError(f"stop_when.{name}: {task.name} stops on loss or {task.headline}, not on {name}")
         self.engine.check_batches()
 
     def attach(self, run: Run, display: Callable[[Figures], Silent] = Silent) -> None:
@@ -74,8 +75,8 @@ class Trainer:
     def resume(self, saved: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint of the same config and data. Nothing is written."""
         check_belongs(saved, self.config)
-        form = saved.state.get("task") or self._form  # earlier versions kept none
-        data, task = differences(saved.state["data"], self._data), differences(form, self._form)
+        data = differences(saved.state["data"], self._data)
+        task = differences(saved.state.get("task") or self._form, self._form)  # earlier versions kept none
         if data or task:
             said = f"{'on other data' if data else 'for another task'}: {'; '.join(in_words(task | data))}"
             raise CheckpointError(f"{saved.path} was trained {said}; start a new run")
@@ -157,7 +158,8 @@ class Trainer:
         ledger.seconds += took
         if ledger.step % self.config.log_every == 0:
             self._record_window()
-        ledger.evaluate = ledger.step == self.total or self._due(ledger.step)
+        due = ledger.step % (self.config.eval_every or self.steps_per_epoch) == 0
+        ledger.evaluate = due or ledger.step == self.total
         self.display.stepped(ledger.step, outcome.loss, took)
         return outcome.stop
 
@@ -166,10 +168,6 @@ class Trainer:
         begin = "begin with the weights of the last checkpoint (--start-from) and" if saved else "begin with"
         clip = ", or clip the gradient (--set optimizer.clip_norm=1)" if not self.config.optimizer.clip_norm else ""
         return f"{begin} a lower --recurrent-lr or --lr{clip}" + ("" if saved else ", and with data of size about one")
-
-    def _due(self, step: int) -> bool:
-        """True where an evaluation is due in the middle of a run."""
-        return step % (self.config.eval_every or self.steps_per_epoch) == 0
 
     def _evaluate(self, stop: StopRequest) -> bool:
         """Measure every split, with each kind of weights; True where one of them became better than ever.
@@ -199,8 +197,6 @@ class Trainer:
             so_far = figures(rows, self.task.headline, self.task.goal, weights, self.ledger.figures[weights])
             self.ledger.figures[weights] = so_far
             improved |= so_far.kept_step == self.ledger.step
-        if self.run_directory:
-            self.run_directory.flush_metrics()
         self.ledger.evaluate = False
         self.display.evaluated(found["raw"], self.engine.orthogonality(), found.get("average"))
         return improved
@@ -232,7 +228,9 @@ class Trainer:
         self, split: str, metrics: Metrics, orthogonality: float | None, weights: Weights = "raw"
     ) -> dict[str, Any]:
         """One line of the metrics."""
-        record: dict[str, Any] = {"step": self.ledger.step, "epoch": self._epoch(), "split": split}
+        step = self.ledger.step
+        epoch = (max(step, 1) - 1) // self.steps_per_epoch + 1  # from 1, that the last step belongs to
+        record: dict[str, Any] = {"step": step, "epoch": epoch, "split": split}
         if weights == "average":
             record["weights"] = weights
         record |= metrics
@@ -305,22 +303,11 @@ class Trainer:
     def _figures(self, weights: Weights) -> dict[str, Any]:
         return {**asdict(self.ledger.figures[weights]), "orthogonality": self.engine.orthogonality(weights)}
 
-    def _epoch(self) -> int:
-        """The epoch, from 1, that the last step belongs to."""
-        return (max(self.ledger.step, 1) - 1) // self.steps_per_epoch + 1
-
     def _reached(self, found: float, name: str) -> bool:
         """Losses and a headline to be minimised count downwards, every other metric upwards."""
         wanted = self.config.stop_when[name]
         downwards = name == "loss" or (name == self.task.headline and self.task.goal == "min")
         return found <= wanted if downwards else found >= wanted
-
-    def _check_stop_when(self) -> None:
-        for name in self.config.stop_when:
-            if name not in ("loss", self.task.headline):
-                raise UsageError(
-                    f"stop_when.{name}: {self.task.name} stops on loss or {self.task.headline}, not on {name}"
-                )
 
     def _numerics(self) -> dict[str, str]:
         layer_backend = self.engine.model.layer.backend

@@ -99,15 +99,11 @@ def resume(
             f"{path} ended before the weights of {config.start}, which it starts from, were saved in it; "
             "train it again with --start-from, into another --out"
         )
-    changed: dict[str, Any] = {}
+    table = to_table(config)
     if steps is not None or epochs is not None:
-        changed |= {"steps": steps, "epochs": epochs, "stop_when": {}}
-    if data is not None:
-        changed["data"] = str(data)
-    if device is not None:
-        changed["device"] = device
-    if changed:
-        config = build({**to_table(config), **changed})
+        table |= {"steps": steps, "epochs": epochs, "stop_when": {}}
+    given = {"data": str(data) if data else None, "device": device}
+    config = build(table | {key: value for key, value in given.items() if value is not None})
     check_device(config)
     with closing(distributed.start(config.device)) as world, _messages(world, quiet or display) as messages:
         trainer = Trainer(config, _task(config), world)
@@ -267,17 +263,14 @@ def _hold(stack: ExitStack, path: Path, before: list[int], saved: checkpoint.Che
 
 def _introduce(trainer: Trainer, path: Path, begins: bool) -> None:
     """Say what is trained, and what in it looks like a mistake."""
-    for line in filter(None, (trainer.task.in_words, _first_line(trainer, path))):
-        run_log.info(line)
+    if trainer.task.in_words:
+        run_log.info(trainer.task.in_words)
+    begun = f", from the weights of {trainer.config.start}" if trainer.config.start else ""
+    on = f", going on from step {trainer.ledger.step:,}" if trainer.ledger.step else begun
+    run_log.info(f"{trainer.engine.parameter_count():,} parameters, {trainer.total:,} steps{on}, in {path}")
     if begins:
         for doubt in trainer.task.doubts:
             run_log.warning(doubt)
         if (key := trainer.engine.unused_rule) is not None:
             model = trainer.config.model.name
             run_log.warning(f"{key} changes nothing: it is for what makes a recurrent matrix, and {model} has none")
-
-
-def _first_line(trainer: Trainer, path: Path) -> str:
-    begun = f", from the weights of {trainer.config.start}" if trainer.config.start else ""
-    on = f", going on from step {trainer.ledger.step:,}" if trainer.ledger.step else begun
-    return f"{trainer.engine.parameter_count():,} parameters, {trainer.total:,} steps{on}, in {path}"

@@ -74,8 +74,6 @@ def place(config: Config, out: Path | None, *, join: bool = False) -> Path:
     if not path.exists() or _is_empty(path):
         return path
     if not (path / "config.json").is_file():
-        if checkpoint.steps(path / "checkpoints"):
-            raise UsageError(f"{path} has checkpoints but no config.json: restore it, or choose another --out")
         raise UsageError(f"{path} holds files that are not of a run: choose another --out")
     refuse_held(path)
     another = _holds_another(config, path)
@@ -179,26 +177,22 @@ class Run:
 
     def log(self, text: str) -> None:
         """One line in ``log.txt``, with the time."""
-        with self._opened("log.txt") as file:
-            file.write(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}\n".encode())
-            file.flush()
+        self._write("log.txt", f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}")
 
     def append(self, record: Mapping[str, Any]) -> None:
         """One line in ``metrics.jsonl``."""
-        with self._opened("metrics.jsonl") as file:
-            file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
+        self._write("metrics.jsonl", json.dumps(record, allow_nan=False))
+
+    def _write(self, name: str, line: str) -> None:
+        with self._opened(name) as file:
+            file.write(line.encode() + b"\n")
+            file.flush()
 
     def sync_metrics(self) -> int:
         """Make the metrics durable; return the length of the file, which belongs into the checkpoint."""
         with self._opened("metrics.jsonl") as file:
-            file.flush()
             os.fsync(file.fileno())
             return os.fstat(file.fileno()).st_size
-
-    def flush_metrics(self) -> None:
-        """Let readers see what was appended."""
-        with self._opened("metrics.jsonl") as file:
-            file.flush()
 
     def truncate_metrics(self, size: int) -> None:
         """Drop the lines written after a checkpoint, whose steps will be made again; refuse a file that lacks lines."""
@@ -217,21 +211,14 @@ class Run:
             yield self._files[name]
 
     def close(self) -> None:
-        """Let go of the directory."""
-        with durable.storage_errors(self.path):
-            try:
-                for file in self._files.values():
-                    file.close()
-            finally:
-                os.close(self._lock)
+        """Let go of the directory. Each line was flushed when it was written, and a failure told then."""
+        for file in self._files.values():
+            with suppress(OSError):
+                file.close()
+        os.close(self._lock)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if error is None:
-            self.close()
-        else:
-            # The first error is the one to tell; closing may fail for the same reason, such as a full disk.
-            with suppress(StorageError):
-                self.close()
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -51,17 +51,10 @@ def restore(
     states = {key.removeprefix(_OPTIMIZER): t for key, t in training.items() if key.startswith(_OPTIMIZER)}
     for full, value in {**states, **plain["optimizer"]}.items():
         group, name, key = full.split("/")
-        parameter, optimizer = parameters.get(name), engine.optimizers.get(group)
-        holding = [g for g in optimizer.param_groups if any(p is parameter for p in g["params"])] if optimizer else []
-        if parameter is None or not holding:
-            raise CheckpointError(f"the checkpoint has optimizer state {full}, but {group} has no such parameter")
-        if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
-            raise CheckpointError(
-                f"optimizer state {full} has shape {tuple(value.shape)}, its parameter {tuple(parameter.shape)}"
-            )
+        parameter, optimizer = parameters[name], engine.optimizers[group]
         if isinstance(value, Tensor):
-            value = placed(key, value, parameter, holding[0])
-        engine.optimizers[group].state[parameter][key] = value
+            value = placed(key, value, parameter, optimizer.param_groups[0])
+        optimizer.state[parameter][key] = value
     if engine.average is not None:
         restore_model(engine.average.module, average_of(training))
         engine.average.n_averaged.fill_(plain["averaged"])

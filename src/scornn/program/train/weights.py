@@ -86,34 +86,24 @@ def find(path: Path, *, best: bool = False, weights: Weights = "raw") -> Stored:
                 f"{path} is one checkpoint; which is the best is known to its run: give its directory"
             )
         saved = checkpoint.load(path)
-        if "config" not in saved.state:
-            raise CheckpointError(f"{path} names no config: it is no checkpoint of a training run")
         return _stored(saved, saved.state["config"], weights, False, path.parent.parent)
-    table = read_table(path)
-    saved_or_none = checkpoint.newest(path / "checkpoints", log.warning)
-    if saved_or_none is None:
+    table, newest = read_table(path), checkpoint.newest(path / "checkpoints", log.warning)
+    if newest is None:
         if (path / FILE).is_file():
             return _asked_for(read(path / FILE), best, weights)
         if has_results(path):
             raise CheckpointError(f"{path} has results, but no checkpoint and no {FILE}: {retrain_advice(path)}")
         again = shlex.quote(str(path))
         raise CheckpointError(f"{path} has no checkpoint yet and no {FILE}; train it with `scornn resume {again}`")
-    saved = saved_or_none
-    if best:
-        kept = Ledger.from_table(saved.state["ledger"]).figures[weights].kept_step
-        if kept not in (None, saved.step):
-            saved = checkpoint.load(path / "checkpoints" / f"step-{kept}")
+    kept = Ledger.from_table(newest.state["ledger"]).figures[weights].kept_step if best else None
+    other = kept not in (None, newest.step)
+    saved = checkpoint.load(path / "checkpoints" / f"step-{kept}") if other else newest
     check_belongs(saved, table)
     return _stored(saved, table, weights, best, path)
 
 
-def write(stored: Stored, path: Path) -> None:
-    """One file with the weights and what they are, durably. Where data and plugins lay is left out."""
-    durable.write_bytes(path, to_bytes(stored))
-
-
 def to_bytes(stored: Stored) -> bytes:
-    """The content of such a file."""
+    """The content of a file with the weights and what they are. Where data and plugins lay is left out."""
     header = {
         "format": FORMAT,
         "config": json.dumps(plugins.without_places(stored.config)),
@@ -138,7 +128,7 @@ def _digest(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
 
 
 def read(path: Path) -> Stored:
-    """A file that :func:`write` made; :class:`CheckpointError` where it is damaged or another's."""
+    """A file of :func:`to_bytes`; :class:`CheckpointError` where it is damaged or another's."""
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
@@ -182,11 +172,5 @@ def _stored(saved: checkpoint.Checkpoint, table: Table, weights: Weights, best: 
         raise CheckpointError(f"{saved.path} has no averaged weights: {why}")
     summary, data = durable.read_object(run / "summary.json"), saved.state.get("data", {})
     code = saved.state.get("numerics", {}).get("plugins")
-    return Stored(saved.path, table, model, saved.step, tensors, weights, best, summary, data, code, _form(saved))
-
-
-def _form(saved: checkpoint.Checkpoint) -> TaskForm | None:
-    try:
-        return msgspec.convert(saved.state["task"], TaskForm) if "task" in saved.state else None
-    except msgspec.ValidationError as error:
-        raise CheckpointError(f"{saved.path}: what it says of its task is damaged: {error}") from None
+    form = msgspec.convert(saved.state.get("task"), TaskForm | None)
+    return Stored(saved.path, table, model, saved.step, tensors, weights, best, summary, data, code, form)
