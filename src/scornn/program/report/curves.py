@@ -29,9 +29,7 @@ _SWATCH, _LETTER = 0.6, 0.09
 """Inches that an entry of the legend takes, and each of its letters."""
 _NEAREST = 5e-4
 """How near to 1 the axis of shares goes."""
-_COUNTS = {d * 10**k: f"{d * 10**k:,}" for k in range(4) for d in (1, 2, 5)} | {
-    d * 10**k: f"{d * 10**k // 1000}k" if k < 6 else f"{d}M" for k in (4, 5, 6) for d in (1, 2, 5)
-}
+_COUNTS = {d * 10**k: f"{d * 10 ** (k % 3)}{'kM'[k // 3 - 1] if k > 2 else ''}" for k in range(7) for d in (1, 2, 5)}
 _SHARES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 
 
