@@ -38,7 +38,7 @@ class Network(SequenceModel):
     def forward(self, inputs: Any, lengths: Any = None) -> Any:
         """As of every :class:`SequenceModel`; warns once of padding without the lengths that training had."""
         several = not isinstance(inputs, PackedSequence) and inputs.dim() == 3 and inputs.shape[1] > 1
-        if lengths is None and self.task.lengths and several and not self._asked_for_lengths:
+        if lengths is None and self.task.ragged and several and not self._asked_for_lengths:
             self._asked_for_lengths = True
             log.warning(
                 "this network was trained on sequences of different lengths and is given none: it reads padding as "

@@ -51,7 +51,7 @@ class Arrays(Task):
         self.read = "all" if train.at_every_step else "last"
         self.headline, self.goal = ("accuracy", "max") if train.classes else ("mse", "min")
         self._classes = train.classes
-        self.lengths = train.lengths is not None
+        self.ragged = train.lengths is not None
         self.in_words, self.doubts = self._in_words(), arrays.doubts(data, self._parts)
         self.baseline = self._frequencies_loss() if train.classes else self._mean_loss()
 

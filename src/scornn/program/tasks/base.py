@@ -101,7 +101,7 @@ class Task(ABC):
     doubts: Sequence[str] = ()
     """What looks like a mistake in the data and may be none: each is a warning before training."""
 
-    lengths: bool = False
+    ragged: bool = False
     """Whether its sequences end at different steps."""
 
     sources: Mapping[str, str] = {}
@@ -185,7 +185,7 @@ class TaskForm(msgspec.Struct, frozen=True, omit_defaults=True):
         read: ``all``, outputs ``(T, B, p)``; or ``last``, outputs ``(B, p)``.
         headline: the metric that people compare.
         goal: whether more of it is better.
-        lengths: whether sequences ended at different steps, so that a network wants their lengths.
+        ragged: whether sequences ended at different steps, so that a network wants their lengths.
     """
 
     name: str
@@ -194,7 +194,7 @@ class TaskForm(msgspec.Struct, frozen=True, omit_defaults=True):
     read: Literal["all", "last"]
     headline: str
     goal: Literal["max", "min"]
-    lengths: bool = False
+    ragged: bool = False
 
     @classmethod
     def of(cls, name: str, task: Task | type[Task]) -> "TaskForm | None":

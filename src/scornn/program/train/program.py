@@ -169,7 +169,7 @@ def load(
     if found.task is not None:
         form = tasks.TaskForm.of(found.task.name, task)
         was, now = (
-            {key: value for key, value in msgspec.to_builtins(form).items() if key != "lengths"}  # younger than others
+            {key: value for key, value in msgspec.to_builtins(form).items() if key != "ragged"}  # younger than others
             for form in (found.task, form)
         )
         if other := differences(was, now):
