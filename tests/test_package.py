@@ -137,3 +137,21 @@ def test_examples_in_docstrings(module: str) -> None:
         optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS,
     )
     assert results.failed == 0
+
+
+def test_the_program_trains_and_reports_without_other_extras(tmp_path: Path) -> None:
+    """As ``pip install ".[program]"`` has it; speech says what it lacks."""
+    code = """
+import sys
+for name in ("soundfile", "scipy", "pystoi", "pesq", "optuna", "onnx", "onnxruntime", "tensorboard", "huggingface_hub"):
+    sys.modules[name] = None
+from scornn.program.cli import main
+train = ["--length", "9", "--hidden", "8", "--iterations", "2", "--threads", "1", "--quiet", "--out", "run"]
+small = ["--set", "task.train_size=8", "--set", "task.test_size=4"]
+assert main(["train", "copying", *train, *small]) == 0
+assert main(["report", "run", "--out", "page.html"]) == 0
+assert main(["export", "run", "--to", "safetensors", "--out", "a.safetensors"]) == 0
+assert main(["reproduce", "page", "--from", "run", "--out", "page"]) in (0, 2)
+assert main(["train", "speech", "--data", "."]) in (2, 3)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)

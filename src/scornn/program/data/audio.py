@@ -4,12 +4,12 @@ import io
 import re
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import soundfile
 from numpy.typing import NDArray
 
-from scornn.errors import DataError
+from scornn.errors import DataError, UsageError, not_installed
 from scornn.program.data import locate
 
 _RATES = range(8_000, 192_001)
@@ -17,8 +17,18 @@ _SECONDS = (0.032, 60.0)
 """At least one window of the transform, at most what a batch can hold."""
 
 
+def library() -> Any:
+    """The package soundfile, of the extra ``speech``."""
+    try:
+        import soundfile
+    except ModuleNotFoundError:
+        raise UsageError(not_installed("speech", "soundfile", "scipy")) from None
+    return soundfile
+
+
 def read(path: Path, expected_rate: int | None = None) -> tuple[NDArray[np.float64], int]:
     """The samples of a mono file, full scale 1, and their rate; a :class:`DataError` names a file that is unfit."""
+    soundfile = library()
     try:
         content = path.read_bytes()
         with soundfile.SoundFile(io.BytesIO(content)) as file:
@@ -42,7 +52,7 @@ def read(path: Path, expected_rate: int | None = None) -> tuple[NDArray[np.float
     return samples, rate
 
 
-def _check(file: soundfile.SoundFile, content: bytes, expected_rate: int | None) -> None:
+def _check(file: Any, content: bytes, expected_rate: int | None) -> None:
     """Raise a :class:`ValueError` for what must not be decoded: other channels, another rate, a wrong length."""
     if file.channels != 1:
         raise ValueError(f"found {file.channels} channels, expected one; `sox` makes mono of it")

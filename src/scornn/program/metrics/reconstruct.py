@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from scornn.program import durable
-from scornn.program.data import features, stft
+from scornn.program.data import audio, features, stft
 from scornn.program.metrics.scores import ScoreRefused, ScoreUnavailable, Signal, pesq, segsnr, stoi
 from scornn.program.progress import Bar
 from scornn.program.tasks.speech import Speech
@@ -125,7 +124,7 @@ def _wav(signal: Signal) -> bytes:
     """16-bit mono wav; what a prediction exceeds full scale by is clipped."""
     file = io.BytesIO()
     finite = np.nan_to_num(signal, nan=0.0, posinf=1.0, neginf=-1.0)
-    soundfile.write(file, np.clip(finite, -1, 1 - 2**-15), stft.RATE, format="WAV", subtype="PCM_16")
+    audio.library().write(file, np.clip(finite, -1, 1 - 2**-15), stft.RATE, format="WAV", subtype="PCM_16")
     return file.getvalue()
 
 
