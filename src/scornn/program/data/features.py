@@ -28,17 +28,21 @@ from scornn.program.data import audio, locate, stft
 from scornn.program.data.corpora.base import SPLITS, Corpus, Utterance, listed
 from scornn.program.progress import Bar
 
-_SETTINGS: dict[str, Any] = {
-    "format": 1,
-    "rate": stft.RATE,
-    "window": stft.WINDOW,
-    "hop": stft.HOP,
-    "epsilon": stft.EPSILON,
-    "numpy": np.__version__,
-    "scipy": version("scipy"),
-}
 _WORKERS = min(os.cpu_count() or 1, 8)
 _log = logging.getLogger(__name__)
+
+
+def _settings() -> dict[str, Any]:
+    """What features depend on besides the sounds."""
+    return {
+        "format": 1,
+        "rate": stft.RATE,
+        "window": stft.WINDOW,
+        "hop": stft.HOP,
+        "epsilon": stft.EPSILON,
+        "numpy": np.__version__,
+        "scipy": version("scipy"),
+    }
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ def load(corpus: Corpus, *, allow_partial: bool = False) -> Features:
         hashes = list(pool.map(_sha256, corpus.utterances))
     identity = [[u.id, u.split, sha256] for u, sha256 in zip(corpus.utterances, hashes, strict=True)]
     files = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
-    key = hashlib.sha256(json.dumps([_SETTINGS, corpus.rate, files]).encode()).hexdigest()
+    key = hashlib.sha256(json.dumps([_settings(), corpus.rate, files]).encode()).hexdigest()
     cache = locate.cache_directory() / "features" / f"{corpus.name}-{key[:32]}.safetensors"
     frames, manifest = _cached(cache) or _extract(corpus, cache)
 
