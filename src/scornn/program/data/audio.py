@@ -18,8 +18,9 @@ _SECONDS = (0.032, 60.0)
 
 
 def library() -> Any:
-    """The package soundfile, of the extra ``speech``."""
+    """The package soundfile, which the extra ``speech`` brings with SciPy."""
     try:
+        import scipy  # noqa: F401
         import soundfile
     except ModuleNotFoundError:
         raise UsageError(not_installed("speech", "soundfile", "scipy")) from None

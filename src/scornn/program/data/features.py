@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 def _settings() -> dict[str, Any]:
     """What features depend on besides the sounds."""
+    audio.library()
     return {
         "format": 1,
         "rate": stft.RATE,
