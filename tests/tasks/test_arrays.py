@@ -30,6 +30,7 @@ TARGETS: dict[str, Any] = {
     "values": RANDOM.normal(size=(N, 4)).astype(np.float32),
     "values at every step": RANDOM.normal(size=(N, T, 4)),
 }
+SIGNED = RANDOM.normal(size=(40, 4, 1))
 
 
 def write(folder: Path, **files: Any) -> Path:
@@ -373,7 +374,7 @@ def test_the_end_says_what_to_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    x = RANDOM.normal(size=(40, 4, 1))
+    x = SIGNED
     y = (x[:, 0, 0] > 0).astype(int)
     options = ["--hidden", "8", "--read", "mean", "--threads", "1", "--tensorboard", "off", "--iterations", "150"]
     write(tmp_path / "true", train_x=x, train_y=y, test_x=x, test_y=y)
