@@ -44,6 +44,7 @@ Small = Callable[..., Config]
             {"kind": "stiefel", "lr": 1, "eps": 0.1},
             r"optimizer\.recurrent\.eps = 0\.1: only .* take it, not stiefel",
         ),
+        ("optimizer.rest.eps", 0, r"optimizer\.rest\.eps = 0: adam divides by it where a gradient is zero"),
         (
             "optimizer.rest.flavour",
             "theano",

@@ -237,6 +237,10 @@ def _check_together(config: Config) -> None:
             'or a fraction of it such as "n/2"'
         )
     for name, rule in (("rest", config.optimizer.rest), ("recurrent", config.optimizer.recurrent)):
+        if rule.eps == 0 and rule.kind in ("adam", "adamw"):
+            raise UsageError(
+                f"optimizer.{name}.eps = 0: {rule.kind} divides by it where a gradient is zero; expected more than 0"
+            )
         for key, kinds in _TAKEN_BY.items():
             value, unset = getattr(rule, key), getattr(_PLAIN, key) or 0
             if value and value != unset and rule.kind not in kinds:
